@@ -1,0 +1,1 @@
+"""The EAGLE-3 domain: recipe, wiring, vocab map, drafter forward, trainers, engines, attribution."""
