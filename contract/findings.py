@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from contract.errors import UserError
 
 Json: TypeAlias = Any
-"""A value that ``json.dumps`` takes: None, bool, int, float, str, list or dict of these. Non-finite floats are written as strings."""
+"""A value that ``json.dumps`` takes: None, bool, int, float, str, list or dict of these. Non-finite floats become strings."""
 
 
 class Status(StrEnum):

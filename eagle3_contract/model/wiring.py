@@ -1,7 +1,7 @@
 """Wiring: everything besides recipe and weights that decides the drafter's arithmetic, resolved to values a forward can run.
 
-Legend of the sizes: H drafter hidden size, G target hidden size, K number of states fed, NH query heads, NKV key/value heads, D head
-dim, I intermediate size, DV draft vocabulary, V target vocabulary.
+Legend of the sizes: H drafter hidden size, G target hidden size, K number of states fed, NH query heads, NKV key/value heads, D
+head dim, I intermediate size, DV draft vocabulary, V target vocabulary.
 """
 
 from __future__ import annotations
