@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from contract.errors import UserError
-from contract.statement import Stated, fact
+from contract.statement import fact
 from eagle3_contract.model.spec import Contract, WiringSpec
+from eagle3_contract.model.vocab import VocabMap
 from eagle3_contract.model.wiring import (
     Attention,
     ConcatOrder,
@@ -23,7 +24,6 @@ from eagle3_contract.model.wiring import (
 )
 
 CONTRACT_READER: Final = "training (contract)"
-T = TypeVar("T")
 
 
 class _Needed:
@@ -32,7 +32,8 @@ class _Needed:
     def __init__(self) -> None:
         self.unknown: list[str] = []
 
-    def __call__(self, name: str, stated: Stated[T]) -> Any:
+    def __call__(self, name: str, stated: Any) -> Any:
+        """The value of a ``Stated``; None, and the name noted, if it is unknown."""
         known = fact(stated)
         if not known.known:
             self.unknown.append(f"{name} ({known.reason})")
@@ -108,6 +109,8 @@ def _wiring_values(contract: Contract, need: _Needed) -> dict[str, Any]:
     values["target_hidden_size"] = need("target.hidden_size", contract.target.hidden_size)
     values["draft_vocab_size"] = need("vocab.draft_size", contract.vocab.draft_size)
     values["target_vocab_size"] = need("vocab.target_size", contract.vocab.target_size)
+    vocab_map = need("vocab.map", contract.vocab.map)
+    values["vocab_map"] = VocabMap(vocab_map) if vocab_map is not None else None
     boundaries = fact(contract.hidden_states.boundaries)
     values["states"] = len(boundaries.value) if boundaries.known and boundaries.value is not None else 0
     positions = need("alignment.step_positions", contract.alignment.step_positions)
@@ -117,9 +120,8 @@ def _wiring_values(contract: Contract, need: _Needed) -> dict[str, Any]:
     return values
 
 
-def _rope(w: WiringSpec, need: _Needed) -> Rope | None:
-    values = {
-        name: need(f"wiring.rope.{name}", getattr(w.rope, name)) for name in ("type", "theta", "table_length", "rotary_dim", "interleaved")
-    }
+def _rope(w: WiringSpec, need: _Needed) -> Rope:
+    stated = ("type", "theta", "table_length", "rotary_dim", "interleaved")
+    values = {name: need(f"wiring.rope.{name}", getattr(w.rope, name)) for name in stated}
     scaling = {k: tuple(v) if isinstance(v, list) else v for k, v in w.rope.scaling.items()}
     return Rope(**values, scaling=scaling)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from eagle3_contract.model.states import Recipe
+from eagle3_contract.model.vocab import VocabMap
 
 
 class NormBeforeFc(StrEnum):
@@ -77,7 +78,14 @@ class Rollout(StrEnum):
 class Rope:
     """Rotary embedding. ``scaling`` holds the parameters of ``type`` under their Hugging Face names (factor, low_freq_factor,
     high_freq_factor, original_max_position_embeddings, beta_fast, beta_slow, attention_factor, mscale, mscale_all_dim, truncate,
-    mrope_section). ``interleaved`` rotates neighbouring pairs instead of halves (DeepSeek's layout)."""
+    mrope_section). ``interleaved`` rotates neighbouring pairs instead of halves (DeepSeek's layout).
+
+    ``table_length`` is the number of positions the drafter was built for; the forward computes rotations and never looks them up, so
+    it matters only to type ``dynamic``, as the length below which nothing is scaled where ``scaling`` names no
+    original_max_position_embeddings. ``dynamic`` follows the length of the call (Hugging Face, modeling_rope_utils.py
+    dynamic_frequency_update); with ``scaling["static"]`` true the base is computed once, for factor times that length (the table
+    that vLLM and SGLang build).
+    """
 
     type: str = "default"
     theta: float = 10000.0
@@ -89,13 +97,18 @@ class Rope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mla:
-    """Sizes of a multi-head latent attention layer. ``q_lora_rank`` None means a plain q_proj."""
+    """Sizes of a multi-head latent attention layer. ``q_lora_rank`` None means a plain q_proj.
+
+    ``norm_eps`` is the epsilon of the two latent norms; None = the drafter's ``rms_norm_eps`` (SGLang, vLLM). Trainers that build the
+    layer from transformers' DeepseekV3Attention get 1e-6 whatever the config says (modeling_deepseek_v3.py, DeepseekV3RMSNorm).
+    """
 
     q_lora_rank: int | None
     kv_lora_rank: int
     qk_nope_head_dim: int
     qk_rope_head_dim: int
     v_head_dim: int
+    norm_eps: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +118,9 @@ class Wiring:
     ``attention_scale`` None means 1/sqrt(head_dim) (MLA: 1/sqrt(qk_nope + qk_rope) times the YaRN mscale squared).
     ``fc_applied`` False means that one state of width H goes straight into the layer (SGLang on equal width).
     ``window`` counts keys including the query's own (Hugging Face ``sliding_window``); None = full attention.
+    ``window_follows_steps`` True: a later step's window moves on with it and covers its own earlier steps, as in a KV cache; False:
+    it stays where the row's first step had it and the row's own steps are always seen (speculators 0.9.0 trains so,
+    models/eagle3/attention.py:16-33).
     """
 
     hidden_size: int
@@ -133,6 +149,7 @@ class Wiring:
     feedback: Feedback = Feedback.PRE_NORM
     concat_order: ConcatOrder = ConcatOrder.EMBEDDING_FIRST
     window: int | None = None
+    window_follows_steps: bool = True
     qk_norm: bool = False
     qkv_bias: bool = False
     o_bias: bool = False
@@ -141,6 +158,7 @@ class Wiring:
     logit_scale: float = 1.0
     embedding: Owner = Owner.TARGET
     lm_head: Owner = Owner.OWN
+    vocab_map: VocabMap = VocabMap.OFFSET
     step_positions: StepPositions = StepPositions.ADVANCE
     positions_start: int = 0
     token_shift: int = 1
