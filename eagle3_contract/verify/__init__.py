@@ -1,0 +1,1 @@
+"""The dynamic depth: the drafter's forward on the training path and on the inference path, and what tells them apart."""
