@@ -1,10 +1,11 @@
 """Accepted length of a greedy chain, in rounds as an engine makes them.
 
-Definition (one for both paths, so that they can be compared): a round starts at row t with the token x[t+1] just sampled, proposes k
-greedy drafts, and accepts the leading ones that equal the sample's own next tokens x[t+2], x[t+3], ...; the next round starts behind the
-accepted drafts and the one token that the target gives in any case (the bonus). tau = 1 + accepted / rounds, pooled over samples: the bonus
-is counted, the prefill's token is not. vLLM's mean acceptance length is this figure (v1/spec_decode/metrics.py, 0.32.0); SGLang's
-``spec_accept_length`` counts the prefill's token too and is too high on short outputs (0.5.23 tokenizer_manager.py:3138-3200).
+Definition (one for both paths, so that they can be compared): a round starts at row t with the token x[t+1] just sampled,
+proposes k greedy drafts, and accepts the leading ones that equal the sample's own next tokens x[t+2], x[t+3], ...; the next round
+starts behind the accepted drafts and the one token that the target gives in any case (the bonus). tau = 1 + accepted / rounds,
+pooled over samples: the bonus is counted, the prefill's token is not. vLLM's mean acceptance length is this figure
+(v1/spec_decode/metrics.py, 0.32.0); SGLang's ``spec_accept_length`` counts the prefill's token too and is too high on short outputs
+(0.5.23 tokenizer_manager.py:3138-3200).
 
 Legend: T tokens, S steps.
 """
