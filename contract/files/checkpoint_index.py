@@ -1,0 +1,91 @@
+"""The index of a sharded checkpoint: ``model.safetensors.index.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from contract.files.names import shown, unsafe
+from contract.files.paths import OpenedFile, relative_parts
+from contract.files.rules import rejected
+from contract.findings import Json, Where
+from contract.jsonio import count_strings, load_json
+from contract.limits import Limits
+
+
+class _Index(msgspec.Struct, forbid_unknown_fields=True):
+    weight_map: dict[str, str]
+    metadata: dict[str, Any] | None = None
+
+
+_decode = msgspec.json.Decoder(_Index).decode
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Index:
+    """An index.
+
+    Attributes:
+        file: its name.
+        weight_map: tensor name to file name.
+        shards: the file names, each a plain name inside the folder, in alphabetical order.
+        total_size: ``metadata.total_size`` as written, None if absent.
+    """
+
+    file: str
+    weight_map: Mapping[str, str]
+    shards: tuple[str, ...]
+    total_size: Json
+
+
+def read_index(opened: OpenedFile, *, limits: Limits) -> Index:
+    """Read an index.
+
+    Raises:
+        InputRejected: bad JSON, a duplicate key, another structure, or a file name that leaves the folder.
+        LimitExceeded: bytes or shards.
+    """
+    where = Where(file=opened.name)
+    limits.enforce("index_bytes", opened.size, what=opened.name, where=where, rule="files.json-too-large")
+    data = opened.read_all()
+    weight_map, metadata = _decode_fast(data) or _decode_strict(data, opened.name, limits)
+    shards = tuple(sorted(set(weight_map.values())))
+    limits.enforce("shards", len(shards), what=f"{opened.name}: shards", where=where)
+    limits.enforce("tensors", len(weight_map), what=f"{opened.name}: tensors", where=where)
+    for shard in shards:
+        relative_parts(shard)
+    return Index(opened.name, weight_map, shards, metadata.get("total_size"))
+
+
+def _decode_fast(data: bytes) -> tuple[Mapping[str, str], Mapping[str, Json]] | None:
+    """The index if it is plain; None if the strict reader must decide. Duplicates are found by counting (see ``jsonio``)."""
+    if b"\\" in data or not data.isascii() or b"\x7f" in data:
+        return None
+    try:
+        index = _decode(data)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return None
+    strings = 1 + 2 * len(index.weight_map)
+    if index.metadata is not None:
+        strings += 1 + count_strings(index.metadata)
+    elif b'"metadata"' in data:
+        return None
+    return (index.weight_map, index.metadata or {}) if data.count(b'"') == 2 * strings else None
+
+
+def _decode_strict(data: bytes, file: str, limits: Limits) -> tuple[Mapping[str, str], Mapping[str, Json]]:
+    tree = load_json(data, file=file, limits=limits, limit="index_bytes")
+    where = Where(file=file, key="weight_map")
+    weight_map = tree.get("weight_map") if isinstance(tree, dict) else None
+    if not isinstance(weight_map, dict):
+        raise rejected("files.index-malformed", f"{file} has no weight_map", where=where)
+    for name, shard in weight_map.items():
+        if not isinstance(shard, str):
+            raise rejected("files.index-malformed", f"{file}: {shown(name)!r} is mapped to no file name", where=where)
+        if (why := unsafe(name)) is not None:
+            raise rejected("files.tensor-name", f"{file}: the name {shown(name)!r} {why}", where=where)
+    metadata = tree.get("metadata")
+    return weight_map, metadata if isinstance(metadata, dict) else {}
