@@ -27,7 +27,7 @@ class _Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """A section of the contract: unknown keys are errors."""
 
 
-class DrafterFiles(_Section):
+class DrafterFiles(_Section, frozen=True, kw_only=True):
     path: Annotated[
         str, Meta(min_length=1, description="Folder of the drafter, relative to the contract file; `.` when committed beside it.")
     ]
@@ -37,7 +37,7 @@ class DrafterFiles(_Section):
     ]
 
 
-class Target(_Section):
+class Target(_Section, frozen=True, kw_only=True):
     id: Annotated[Stated[str], Meta(description="Name of the target model, such as `moonshotai/Kimi-K2.5`.")]
     revision: Annotated[Stated[str], Meta(description="Commit of the target's repository.")]
     model_type: Annotated[
@@ -55,12 +55,13 @@ class Target(_Section):
     ]
 
 
-class HiddenStates(_Section):
+class HiddenStates(_Section, frozen=True, kw_only=True):
     boundaries: Annotated[
         Stated[list[Boundary | Literal["final_norm"]]],
         Meta(
             description="The states concatenated into fc, in concatenation order. Boundary n is the residual stream entering "
-            "target layer n (0 = the embedding, N = after all layers, before the final norm); `final_norm` is the state after that norm."
+            "target layer n (0 = the embedding, N = after all layers, before the final norm); `final_norm` is the state "
+            "after that norm."
         ),
     ]
     point: Annotated[
@@ -69,7 +70,7 @@ class HiddenStates(_Section):
     ]
 
 
-class Vocab(_Section):
+class Vocab(_Section, frozen=True, kw_only=True):
     draft_size: Annotated[Stated[Size], Meta(description="Rows of the drafter's head.")]
     target_size: Annotated[Stated[Size], Meta(description="Vocabulary of the target that token ids index.")]
     target_padded_size: Annotated[Stated[Size], Meta(description="Rows of the target's embedding, padding included.")]
@@ -80,7 +81,7 @@ class Vocab(_Section):
     ]
 
 
-class RopeSpec(_Section):
+class RopeSpec(_Section, frozen=True, kw_only=True):
     type: Annotated[
         Stated[Literal["default", "linear", "dynamic", "llama3", "yarn", "mrope"]],
         Meta(description="Rotary scheme of the drafter."),
@@ -97,7 +98,7 @@ class RopeSpec(_Section):
     interleaved: Annotated[Stated[bool], Meta(description="Neighbouring pairs are rotated (DeepSeek) instead of halves.")]
 
 
-class MlaSpec(_Section):
+class MlaSpec(_Section, frozen=True, kw_only=True):
     """Sizes of a multi-head latent attention layer (Eagle3DeepseekV2ForCausalLM)."""
 
     q_lora_rank: Annotated[Size | None, Meta(description="Rank of the query projection; null for a plain q_proj.")]
@@ -107,7 +108,7 @@ class MlaSpec(_Section):
     v_head_dim: Size
 
 
-class WiringSpec(_Section):
+class WiringSpec(_Section, frozen=True, kw_only=True):
     architecture: Annotated[Stated[str], Meta(description="`architectures[0]` of the drafter's config.json.")]
     layers: Annotated[Stated[Size], Meta(description="Decoder layers of the drafter.")]
     hidden_size: Annotated[Stated[Size], Meta(description="Width of the drafter.")]
@@ -157,7 +158,7 @@ class WiringSpec(_Section):
     ]
 
 
-class Alignment(_Section):
+class Alignment(_Section, frozen=True, kw_only=True):
     token_shift: Annotated[Stated[Count], Meta(description="Row t pairs hidden state g[t] with token x[t + token_shift].")]
     positions_start: Annotated[Stated[Count], Meta(description="Rotary position of row 0.")]
     step_positions: Annotated[
@@ -165,7 +166,7 @@ class Alignment(_Section):
     ]
 
 
-class TensorSpec(_Section):
+class TensorSpec(_Section, frozen=True, kw_only=True):
     shape: Stated[list[Count]]
     dtype: Annotated[Stated[str], Meta(description="Dtype name as torch spells it (`bfloat16`, `int64`, `bool`).")]
     stored: Annotated[bool, Meta(description="Whether the checkpoint holds the tensor.")]
@@ -179,7 +180,7 @@ class TensorSpec(_Section):
     ]
 
 
-class TargetState(_Section):
+class TargetState(_Section, frozen=True, kw_only=True):
     """The state whose logits were the training target."""
 
     boundary: Stated[Boundary]
@@ -187,7 +188,7 @@ class TargetState(_Section):
     norm_applied_by_trainer: Annotated[Stated[bool], Meta(description="Whether the trainer normed it before the target's head.")]
 
 
-class TrainingData(_Section):
+class TrainingData(_Section, frozen=True, kw_only=True):
     chat_template_sha256: Stated[Digest]
     thinking: Annotated[
         Stated[Literal["on", "off", "mixed", "none"]], Meta(description="Whether the template's thinking mode was on.")
@@ -203,11 +204,13 @@ class TrainingData(_Section):
     ]
 
 
-class Samples(_Section):
+class Samples(_Section, frozen=True, kw_only=True):
     count: Count
-    manifest: Annotated[
-        dict[str, Digest], Meta(description="Every committed sample file and its digest; each must be there and be used.")
+    states: Annotated[
+        Stated[list[Boundary | Literal["final_norm"]]],
+        Meta(description="The states a sample stores besides the target's last one, in stored order; the recipe picks from these."),
     ]
+    manifest: Annotated[dict[str, Digest], Meta(description="Every committed sample file and its digest; each must be there and be used.")]
 
 
 MetricName = Literal[
@@ -221,14 +224,14 @@ MetricName = Literal[
 ]
 
 
-class Metrics(_Section):
+class Metrics(_Section, frozen=True, kw_only=True):
     definition: Annotated[
         Stated[MetricName], Meta(description="Whose definition of accuracy; the same predictions are 0.77, 0.94 or 0.91.")
     ]
     accuracy: Annotated[Stated[list[Share]], Meta(description="Claimed accuracy at step 0, 1, ...")]
 
 
-class Training(_Section):
+class Training(_Section, frozen=True, kw_only=True):
     trainer: Stated[str]
     version: Stated[str]
     commit: Stated[str]
@@ -240,26 +243,26 @@ class Training(_Section):
     metrics: Metrics
 
 
-class Golden(_Section):
+class Golden(_Section, frozen=True, kw_only=True):
     file: Annotated[str, Meta(min_length=1)]
     produced_by: Annotated[
         Literal["trainer", "tool"], Meta(description="Rows made by this tool are a regression test, not a proof of the wiring.")
     ]
 
 
-class Serving(_Section):
+class Serving(_Section, frozen=True, kw_only=True):
     steps: Stated[Size]
     topk: Stated[Size]
     draft_tokens: Stated[Size]
 
 
-class Baseline(_Section):
+class Baseline(_Section, frozen=True, kw_only=True):
     engine: Annotated[str, Meta(description="Engine reference such as `sglang==0.5.23`.")]
     value: Positive
     source: str
 
 
-class Acceptance(_Section):
+class Acceptance(_Section, frozen=True, kw_only=True):
     aggregation: Annotated[Stated[Literal["pooled", "mean_of_requests"]], Meta(description="How requests are averaged.")]
     counts_bonus: Annotated[Stated[bool], Meta(description="Whether the token sampled by the target in each round is counted.")]
     counts_prefill: Annotated[
@@ -273,14 +276,14 @@ class Acceptance(_Section):
     baselines: list[Baseline]
 
 
-class Tolerances(_Section):
+class Tolerances(_Section, frozen=True, kw_only=True):
     """Bounds that may only tighten the built-in ones; null keeps the built-in bound."""
 
     states: Annotated[Positive | None, Meta(description="Per-row relative error of captured states.")]
     logits: Annotated[Positive | None, Meta(description="Logit error relative to max(1, max|logit|).")]
 
 
-class Contract(_Section):
+class Contract(_Section, frozen=True, kw_only=True):
     """What training did, for one drafter."""
 
     schema_version: Literal[1]
