@@ -40,9 +40,7 @@ class DrafterFiles(_Section, frozen=True, kw_only=True):
 class Target(_Section, frozen=True, kw_only=True):
     id: Annotated[Stated[str], Meta(description="Name of the target model, such as `moonshotai/Kimi-K2.5`.")]
     revision: Annotated[Stated[str], Meta(description="Commit of the target's repository.")]
-    model_type: Annotated[
-        Stated[str], Meta(description="`model_type` of the target's config.json; it selects the engine's target family.")
-    ]
+    model_type: Annotated[Stated[str], Meta(description="`model_type` of the target's config.json; it selects the engine's target family.")]
     layers: Annotated[Stated[Size], Meta(description="Number of decoder layers N; boundaries run from 0 to N.")]
     hidden_size: Annotated[Stated[Size], Meta(description="Width of the target's residual stream.")]
     dtype: Annotated[Stated[str], Meta(description="Dtype in which the target ran when the states were recorded.")]
@@ -92,9 +90,7 @@ class RopeSpec(_Section, frozen=True, kw_only=True):
         Meta(description="Parameters of the type under their Hugging Face names (factor, mrope_section ...); `{}` for `default`."),
     ]
     table_length: Annotated[Stated[Size], Meta(description="Positions the drafter was built for (`max_position_embeddings`).")]
-    rotary_dim: Annotated[
-        Stated[Size], Meta(description="Rotated dimensions of each head; head_dim when the whole head is rotated.")
-    ]
+    rotary_dim: Annotated[Stated[Size], Meta(description="Rotated dimensions of each head; head_dim when the whole head is rotated.")]
     interleaved: Annotated[Stated[bool], Meta(description="Neighbouring pairs are rotated (DeepSeek) instead of halves.")]
 
 
@@ -139,9 +135,7 @@ class WiringSpec(_Section, frozen=True, kw_only=True):
         Stated[Literal["embedding_first", "hidden_first"]], Meta(description="Order of the first layer's attention input.")
     ]
     rope: RopeSpec
-    window: Annotated[
-        Stated[Size | None], Meta(description="Sliding window in keys, the query's own included; null for full attention.")
-    ]
+    window: Annotated[Stated[Size | None], Meta(description="Sliding window in keys, the query's own included; null for full attention.")]
     qk_norm: Stated[bool]
     qkv_bias: Stated[bool]
     o_bias: Stated[bool]
@@ -153,9 +147,7 @@ class WiringSpec(_Section, frozen=True, kw_only=True):
     ]
     logit_scale: Stated[Positive]
     embedding: Annotated[Stated[Literal["own", "target"]], Meta(description="Whose embedding table training used.")]
-    lm_head: Annotated[
-        Stated[Literal["own", "target", "tied_to_own", "tied_to_target"]], Meta(description="Whose head training used.")
-    ]
+    lm_head: Annotated[Stated[Literal["own", "target", "tied_to_own", "tied_to_target"]], Meta(description="Whose head training used.")]
 
 
 class Alignment(_Section, frozen=True, kw_only=True):
@@ -190,9 +182,7 @@ class TargetState(_Section, frozen=True, kw_only=True):
 
 class TrainingData(_Section, frozen=True, kw_only=True):
     chat_template_sha256: Stated[Digest]
-    thinking: Annotated[
-        Stated[Literal["on", "off", "mixed", "none"]], Meta(description="Whether the template's thinking mode was on.")
-    ]
+    thinking: Annotated[Stated[Literal["on", "off", "mixed", "none"]], Meta(description="Whether the template's thinking mode was on.")]
     modality: Stated[Literal["text", "vision", "audio", "mixed"]]
     packed: Annotated[Stated[bool], Meta(description="Whether several documents shared one row.")]
     loss_mask_rule: Annotated[
@@ -265,9 +255,7 @@ class Baseline(_Section, frozen=True, kw_only=True):
 class Acceptance(_Section, frozen=True, kw_only=True):
     aggregation: Annotated[Stated[Literal["pooled", "mean_of_requests"]], Meta(description="How requests are averaged.")]
     counts_bonus: Annotated[Stated[bool], Meta(description="Whether the token sampled by the target in each round is counted.")]
-    counts_prefill: Annotated[
-        Stated[bool], Meta(description="Whether the prefill's token is counted (SGLang's spec_accept_length does).")
-    ]
+    counts_prefill: Annotated[Stated[bool], Meta(description="Whether the prefill's token is counted (SGLang's spec_accept_length does).")]
     k: Annotated[Stated[Size], Meta(description="Drafts per round.")]
     temperature: Stated[Annotated[float, Meta(ge=0)]]
     floor: Annotated[
@@ -294,9 +282,7 @@ class Contract(_Section, frozen=True, kw_only=True):
     vocab: Vocab
     wiring: WiringSpec
     alignment: Alignment
-    tensors: Annotated[
-        dict[str, TensorSpec], Meta(description="Every tensor of the drafter under its canonical name, stored or not.")
-    ]
+    tensors: Annotated[dict[str, TensorSpec], Meta(description="Every tensor of the drafter under its canonical name, stored or not.")]
     training: Training
     golden: Golden | None
     serving: Serving
