@@ -102,6 +102,7 @@ class MlaSpec(_Section, frozen=True, kw_only=True):
     qk_nope_head_dim: Size
     qk_rope_head_dim: Size
     v_head_dim: Size
+    norm_eps: Annotated[Positive | None, Meta(description="Epsilon of the two latent norms; null for rms_norm_eps.")]
 
 
 class WiringSpec(_Section, frozen=True, kw_only=True):
@@ -136,6 +137,12 @@ class WiringSpec(_Section, frozen=True, kw_only=True):
     ]
     rope: RopeSpec
     window: Annotated[Stated[Size | None], Meta(description="Sliding window in keys, the query's own included; null for full attention.")]
+    window_follows_steps: Annotated[
+        Stated[bool],
+        Meta(
+            description="Whether a later step's window moves on with it, as in a KV cache, or stays at the row (speculators). true without a window."
+        ),
+    ]
     qk_norm: Stated[bool]
     qkv_bias: Stated[bool]
     o_bias: Stated[bool]
