@@ -8,7 +8,6 @@ from contract.errors import UserError
 from contract.statement import fact
 from eagle3_contract.model.spec import Contract, WiringSpec
 from eagle3_contract.model.vocab import VocabMap
-from eagle3_contract.model.vocab import VocabMap
 from eagle3_contract.model.wiring import (
     Attention,
     ConcatOrder,
@@ -110,8 +109,6 @@ def _wiring_values(contract: Contract, need: _Needed) -> dict[str, Any]:
     values["mla"] = None if w.mla is None else Mla(**{f: getattr(w.mla, f) for f in w.mla.__struct_fields__})
     values["target_hidden_size"] = need("target.hidden_size", contract.target.hidden_size)
     values["draft_vocab_size"] = need("vocab.draft_size", contract.vocab.draft_size)
-    vocab_map = need("vocab.map", contract.vocab.map)
-    values["vocab_map"] = VocabMap(vocab_map) if vocab_map is not None else None
     values["target_vocab_size"] = need("vocab.target_size", contract.vocab.target_size)
     vocab_map = need("vocab.map", contract.vocab.map)
     values["vocab_map"] = VocabMap(vocab_map) if vocab_map is not None else None

@@ -140,7 +140,7 @@ class WiringSpec(_Section, frozen=True, kw_only=True):
     window_follows_steps: Annotated[
         Stated[bool],
         Meta(
-            description="Whether a later step's window moves on with it, as in a KV cache, or stays at the row (speculators). true without a window."
+            description="Whether a later step's window moves on with it, as in a KV cache, or stays at the row (speculators); true without one."
         ),
     ]
     qk_norm: Stated[bool]
