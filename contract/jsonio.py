@@ -1,8 +1,8 @@
 """Strict JSON: UTF-8 without byte order mark, no duplicate keys, no NaN or Infinity, bounded size and depth.
 
-msgspec decodes (it is strict about syntax, UTF-8 and numbers) but keeps the last of two equal keys. Duplicates are found by counting:
-without a backslash in the text every quotation mark delimits a string, so the number of strings in the text is known without parsing;
-each duplicate adds a key to the text that the decoded tree does not have. Texts with a backslash go through a token scan instead.
+msgspec decodes (it is strict about syntax, UTF-8 and numbers) but keeps the last of two equal keys. Duplicates are found by
+counting: without a backslash in the text every quotation mark delimits a string, so the number of strings in the text is known
+without parsing; each duplicate adds a key that the decoded tree does not have. Texts with a backslash are scanned by token.
 """
 
 from __future__ import annotations
@@ -56,18 +56,14 @@ def load_json(data: bytes, *, file: str = "<json>", limits: Limits = DEFAULT_LIM
 def load_json_file(path: str | Path, *, limits: Limits = DEFAULT_LIMITS, limit: str = "json_bytes") -> Json:
     """``load_json`` of a regular file. Raises the same errors, and those of ``contract.files.paths.open_path``."""
     with open_path(path) as opened:
-        limits.enforce(
-            limit, opened.size, what=f"{opened.name} ({limit})", where=Where(file=opened.name), rule="files.json-too-large"
-        )
+        limits.enforce(limit, opened.size, what=f"{opened.name} ({limit})", where=Where(file=opened.name), rule="files.json-too-large")
         return load_json(opened.read_all(), file=opened.name, limits=limits, limit=limit)
 
 
 def too_deep(file: str, limits: Limits, depth: int | None = None) -> InputRejected:
     """The error for nesting beyond ``json_depth``; without ``depth`` it is so deep that nobody counted."""
     how = f"{depth} levels" if depth is not None else "a thousand levels or more"
-    return rejected(
-        "files.json-too-deep", f"{file} nests {how}; the limit json_depth is {limits.json_depth}", where=Where(file=file)
-    )
+    return rejected("files.json-too-deep", f"{file} nests {how}; the limit json_depth is {limits.json_depth}", where=Where(file=file))
 
 
 def _syntax_error(data: bytes, file: str, reason: str) -> InputRejected:
@@ -141,7 +137,6 @@ def find_duplicate(text: str, file: str) -> None:
                 before, (line, column) = _position(text, first), _position(text, last[1])
                 raise rejected(
                     "files.json-duplicate-key",
-                    f"{file}: key {last[0][:80]} appears twice, at line {before[0]} column {before[1]} "
-                    f"and at line {line} column {column}",
+                    f"{file}: key {last[0][:80]} appears twice, at line {before[0]} column {before[1]} and at line {line} column {column}",
                     where=Where(file=file, line=line, column=column, key=key[:80]),
                 )

@@ -77,9 +77,7 @@ class Limits:
         known = {f.name: int(getattr(self, f.name)) for f in fields(self)}
         for name, value in bounds.items():
             if name not in known:
-                raise UsageError(
-                    f"there is no limit named {name!r}", rule="files.limit-unknown", fix=f"Name one of {', '.join(known)}."
-                )
+                raise UsageError(f"there is no limit named {name!r}", rule="files.limit-unknown", fix=f"Name one of {', '.join(known)}.")
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= known[name]:
                 raise UsageError(
                     f"limit {name}: {value!r} is not a whole number from 1 to {known[name]}",
@@ -88,9 +86,7 @@ class Limits:
                 )
         return replace(self, **bounds)
 
-    def enforce(
-        self, limit: str, actual: int, *, what: str, where: Where | None = None, rule: str = "files.limit-exceeded"
-    ) -> None:
+    def enforce(self, limit: str, actual: int, *, what: str, where: Where | None = None, rule: str = "files.limit-exceeded") -> None:
         """Raise ``LimitExceeded`` if ``actual`` is above the limit of that name. ``what`` is the noun of the message."""
         allowed = int(getattr(self, limit))
         if actual > allowed:

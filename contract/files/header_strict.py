@@ -55,9 +55,7 @@ class _Header:
 
     def number(self, text: str) -> int:
         if not _DIGITS.fullmatch(text) or int(text) > MAX_INT:
-            raise self.fail(
-                "header-number", f"holds the number {shown(text, 24)}; shapes and offsets are whole numbers from 0 to 2^63-1"
-            )
+            raise self.fail("header-number", f"holds the number {shown(text, 24)}; shapes and offsets are whole numbers from 0 to 2^63-1")
         return int(text)
 
     def not_whole(self, text: str) -> NoReturn:
@@ -77,9 +75,7 @@ class _Header:
         except json.JSONDecodeError as error:
             raise self.fail("header-syntax", f"the header is no JSON: {error.msg} at character {error.pos}") from None
         except RecursionError:
-            raise self.fail(
-                "json-too-deep", f"the header nests deeper than the limit json_depth, {self.limits.json_depth}"
-            ) from None
+            raise self.fail("json-too-deep", f"the header nests deeper than the limit json_depth, {self.limits.json_depth}") from None
         if not isinstance(tree, _Pairs):
             raise self.fail("header-syntax", "the header is no JSON object")
         return tree, text[0] in _WHITESPACE
@@ -134,9 +130,7 @@ class _Header:
             raise self.fail("shape-overflow", f"has shape {shape}, whose product is above 2^63-1", entry.name)
         bits, have = DTYPE_BITS.get(entry.dtype), entry.end - entry.begin
         if bits is not None and (need := math.prod(shape) * bits) != 8 * have:
-            raise self.fail(
-                "size-mismatch", f"has {have} bytes; dtype {entry.dtype} and shape {shape} need {need / 8:g}", entry.name
-            )
+            raise self.fail("size-mismatch", f"has {have} bytes; dtype {entry.dtype} and shape {shape} need {need / 8:g}", entry.name)
 
     def layout(self, entries: list[TensorEntry], payload: int) -> None:
         at = 0

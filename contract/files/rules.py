@@ -1,7 +1,7 @@
 """The rules about files: what each guards against, and what to do when it speaks.
 
-``rejected`` builds the exception for an input that cannot be used at all (exit 2); a ``Problem`` is a fault found beside others, which
-a check turns into a ``Check``.
+``rejected`` builds the exception for an input that cannot be used at all (exit 2); a ``Problem`` is a fault found beside
+others, which a check turns into a ``Check``.
 """
 
 from __future__ import annotations

@@ -2,11 +2,13 @@
 
 msgspec decodes the header into typed entries and checks JSON syntax, UTF-8, types and signs on the way. What it cannot see:
 
-* duplicates (it keeps the last). Without a backslash in the text every quotation mark delimits a string. A header of n tensors and no
-  duplicate holds exactly 5n strings (name, three field names, dtype), each duplicated name or field adds some. So two counts decide.
+* duplicates (it keeps the last). Without a backslash in the text every quotation mark delimits a string. A header of n tensors
+  and no duplicate holds exactly 5n strings (name, three field names, dtype), each duplicated name or field adds some. So two
+  counts decide.
 * sizes, order, overlap and holes: checked on columns, in numpy.
 
-Anything out of the ordinary (a backslash, metadata that is not first, a failed check) goes to ``header_strict``, which decides alone.
+Anything out of the ordinary (a backslash, metadata that is not first, a failed check) goes to ``header_strict``, which decides
+alone.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -121,20 +122,19 @@ class TensorTable(Mapping[str, TensorRef]):
     def __init__(self, shards: Sequence[Shard]) -> None:
         self._shards = tuple(shards)
         self._rows: dict[str, int] = {}
-        self._starts: list[int] = []
+        self._starts: list[int] = []  # of the shards in reverse order, so that the first shard's names win
         total = 0
         for shard in reversed(self._shards):
             names = shard.header.names
-            self._rows.update(zip(names, range(total, total + len(names)), strict=True))
             self._starts.append(total)
+            self._rows.update(zip(names, range(total, total + len(names)), strict=True))
             total += len(names)
-        self._starts.reverse()
         self._total = total
 
     def __getitem__(self, name: str) -> TensorRef:
         number = self._rows[name]
-        place = next(i for i, start in enumerate(self._starts) if start <= number)
-        shard = self._shards[place]
+        place = bisect_right(self._starts, number) - 1
+        shard = self._shards[-1 - place]
         return tensor_ref(shard, shard.header.entry(number - self._starts[place]))
 
     def __iter__(self) -> Iterator[str]:
@@ -146,6 +146,11 @@ class TensorTable(Mapping[str, TensorRef]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._rows
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the shards."""
+        return tuple(shard.name for shard in self._shards)
 
     @property
     def has_clashes(self) -> bool:

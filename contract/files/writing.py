@@ -28,7 +28,7 @@ def tensor_bytes(dtype: str, shape: Sequence[int]) -> int:
 
 
 def encode_header(tensors: Mapping[str, tuple[str, Sequence[int]]], metadata: Mapping[str, str] | None = None) -> tuple[bytes, int]:
-    """Length, header and padding for tensors (name to dtype and shape) stored in the order of the map; and the bytes of their data."""
+    """Length, header and padding for tensors (name to dtype and shape) stored in the order of the map; and their data's bytes."""
     header: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
     at = 0
     for name, (dtype, shape) in tensors.items():

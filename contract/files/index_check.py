@@ -1,0 +1,71 @@
+"""An index against the shards that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from contract.files.checkpoint_index import Index
+from contract.files.names import shown
+from contract.files.rules import Problem, problem
+from contract.files.tensors import Shard
+from contract.findings import Where
+
+
+def check_index(index: Index, shards: Sequence[Shard]) -> list[Problem]:
+    """Tensors that only one side knows, and a total size that is none. Shards that could not be read are left out of both."""
+    read = {shard.name for shard in shards}
+    holds: dict[str, str] = {}
+    for shard in shards:
+        holds.update(dict.fromkeys(shard.header.names, shard.name))
+    found: list[Problem] = []
+    if holds != index.weight_map:
+        found += _orphans(index, shards) + _missing(index, shards, read)
+    if index.total_size is not None and read.issuperset(index.shards):
+        found += _total_size(index, shards)
+    return found
+
+
+def _orphans(index: Index, shards: Sequence[Shard]) -> list[Problem]:
+    listed = index.weight_map
+    return [
+        problem(
+            "files.orphan-tensor",
+            f"{shown(shard.name)} holds {shown(name)}, which the index "
+            + (f"puts into {shown(listed[name])}" if name in listed else "does not list"),
+            where=Where(file=shown(shard.name), tensor=shown(name)),
+            expected=listed.get(name),
+            actual=shard.name,
+        )
+        for shard in shards
+        for name in shard.header.names
+        if listed.get(name) != shard.name
+    ]
+
+
+def _missing(index: Index, shards: Sequence[Shard], read: set[str]) -> list[Problem]:
+    held = {shard.name: set(shard.header.names) for shard in shards}
+    return [
+        problem(
+            "files.missing-tensor",
+            f"the index puts {shown(name)} into {shown(file)}, which does not hold it",
+            where=Where(file=shown(file), tensor=shown(name)),
+        )
+        for name, file in index.weight_map.items()
+        if file in read and name not in held[file]
+    ]
+
+
+def _total_size(index: Index, shards: Sequence[Shard]) -> list[Problem]:
+    total = sum(shard.header.file_size - shard.header.data_start for shard in shards)
+    claim = index.total_size
+    if type(claim) in (int, float) and claim == total:
+        return []
+    return [
+        problem(
+            "files.total-size",
+            f"{index.file} claims {claim!r:.40} bytes of tensors; the shards hold {total}",
+            where=Where(file=index.file, key="metadata.total_size"),
+            expected=total,
+            actual=claim if isinstance(claim, int | float) else str(claim)[:40],
+        )
+    ]
