@@ -77,15 +77,20 @@ class Embedding:
         """
         unique_U, inverse_L = torch.unique(ids_L, return_inverse=True)
         unique_U = unique_U.to("cpu")
-        if unique_U.numel() and (int(unique_U[0]) < 0 or int(unique_U[-1]) >= self.size):
-            worst = int(unique_U[0]) if int(unique_U[0]) < 0 else int(unique_U[-1])
+        self.check(unique_U)
+        rows_UH = _checked(self._source, self._name, self._source.rows(self._name, unique_U))
+        return rows_UH.to(device=self._device, dtype=self._dtype)[inverse_L]
+
+    def check(self, ids_L: Tensor) -> None:
+        """Raise InputRejected ``drafter.token-out-of-range`` if a token id has no row."""
+        lowest, highest = (int(ids_L.min()), int(ids_L.max())) if ids_L.numel() else (0, -1)
+        if lowest < 0 or highest >= self.size:
+            worst = lowest if lowest < 0 else highest
             raise InputRejected(
                 f"token id {worst} has no row in {self._name!r} of {self._source.label}, which has {self.size} rows",
                 rule="drafter.token-out-of-range",
                 fix="Check that the tokens belong to this target, and that the vocab map is read as it was written (offset or absolute).",
             )
-        rows_UH = _checked(self._source, self._name, self._source.rows(self._name, unique_U))
-        return rows_UH.to(device=self._device, dtype=self._dtype)[inverse_L]
 
 
 class Weights:
