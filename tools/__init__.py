@@ -1,0 +1,1 @@
+"""Scripts that make what the repository carries; none of them is part of the wheel."""
