@@ -6,7 +6,9 @@ Layouts, as Hugging Face, vLLM and SGLang load them: ``model.safetensors``; ``mo
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Final
 
 from contract.errors import UserError
 from contract.files.checkpoint_index import Index, read_index
-from contract.files.index_check import check_index
+from contract.files.index_check import agrees, check_index
 from contract.files.inventory import FileInfo, FileKind, file_kind, list_folder
 from contract.files.names import case_collisions, lookalikes, shown
 from contract.files.paths import Folder, OpenedFile, open_path
@@ -77,7 +79,11 @@ class Checkpoint:
             LimitExceeded: the folder has too many entries; with ``strict``, any limit.
         """
         place = Path(path)
-        checkpoint = _open_folder(place, limits, known, allow_pickle) if place.is_dir() else _open_file(place, limits, allow_pickle)
+        with _without_garbage_collection():
+            if place.is_dir():
+                checkpoint = _open_folder(place, limits, known, allow_pickle)
+            else:
+                checkpoint = _open_file(place, limits, allow_pickle)
         if strict:
             checkpoint.raise_if_rejected()
         return checkpoint
@@ -120,6 +126,18 @@ class Checkpoint:
         from contract.files.cross_check import cross_check  # the library is needed here only
 
         return [found for shard in (*self.shards, *self.extra) for found in cross_check(shard)]
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Decoding makes a million short-lived tuples and no cycle; the collector would walk them again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class _Recording:
@@ -196,10 +214,15 @@ def _open_folder(path: Path, limits: Limits, known: Collection[str], allow_pickl
         extra = reader.shards(path, [name for name in weights if name not in main and name not in refused])
         if not main:
             return _without_safetensors(path, files, reader, allow_pickle)
-        table = TensorTable(shards)
-        problems += _clashes(table) + _extra_weights(table, extra, index is not None) + name_problems(table)
+        agreed = index is not None and agrees(index, shards)
+        table = TensorTable(shards, index.weight_map if index is not None and agreed else None)
+        problems += (
+            _clashes(table)
+            + _extra_weights(table, extra, index is not None)
+            + ([] if all(s.header.lowercase for s in shards) else name_problems(table))
+        )
         if index is not None:
-            problems += check_index(index, shards)
+            problems += check_index(index, shards, agreed=agreed)
         return Checkpoint(path, table, shards, extra, index, files, tuple(problems))
     return Checkpoint(path, {}, (), (), index, files, tuple(problems))
 
@@ -301,7 +324,6 @@ def _extra_weights(table: TensorTable, extra: Sequence[Shard], indexed: bool) ->
 
 def name_problems(tensors: Mapping[str, TensorRef]) -> list[Problem]:
     """Tensor names that look alike or differ only in case."""
-    names = list(tensors)
     return [
         problem(
             rule,
@@ -309,8 +331,8 @@ def name_problems(tensors: Mapping[str, TensorRef]) -> list[Problem]:
             where=Where(tensor=shown(second)),
         )
         for rule, pairs, how in (
-            ("files.case-collision", case_collisions(names), "differ only in case"),
-            ("files.ambiguous-names", lookalikes(names), "look alike"),
+            ("files.case-collision", case_collisions(tensors), "differ only in case"),
+            ("files.ambiguous-names", lookalikes(tensors), "look alike"),
         )
         for first, second in pairs
     ]

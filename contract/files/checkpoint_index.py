@@ -12,7 +12,7 @@ from contract.files.names import shown, unsafe
 from contract.files.paths import OpenedFile, relative_parts
 from contract.files.rules import rejected
 from contract.findings import Json, Where
-from contract.jsonio import count_strings, load_json
+from contract.jsonio import count_quotes, count_strings, load_json
 from contract.limits import Limits
 
 
@@ -73,7 +73,7 @@ def _decode_fast(data: bytes) -> tuple[Mapping[str, str], Mapping[str, Json]] | 
         strings += 1 + count_strings(index.metadata)
     elif b'"metadata"' in data:
         return None
-    return (index.weight_map, index.metadata or {}) if data.count(b'"') == 2 * strings else None
+    return (index.weight_map, index.metadata or {}) if count_quotes(data) == 2 * strings else None
 
 
 def _decode_strict(data: bytes, file: str, limits: Limits) -> tuple[Mapping[str, str], Mapping[str, Json]]:

@@ -11,14 +11,22 @@ from contract.files.tensors import Shard
 from contract.findings import Where
 
 
-def check_index(index: Index, shards: Sequence[Shard]) -> list[Problem]:
-    """Tensors that only one side knows, and a total size that is none. Shards that could not be read are left out of both."""
+def agrees(index: Index, shards: Sequence[Shard]) -> bool:
+    """True if the index lists every tensor of the shards, in its shard, and no other."""
+    listed = index.weight_map
+    return sum(len(shard.header) for shard in shards) == len(listed) and all(
+        [*map(listed.get, shard.header.names)].count(shard.name) == len(shard.header) for shard in shards
+    )
+
+
+def check_index(index: Index, shards: Sequence[Shard], *, agreed: bool) -> list[Problem]:
+    """Tensors that only one side knows, and a total size that is none. Shards that could not be read are left out of both.
+
+    ``agreed`` is what ``agrees`` said.
+    """
     read = {shard.name for shard in shards}
-    holds: dict[str, str] = {}
-    for shard in shards:
-        holds.update(dict.fromkeys(shard.header.names, shard.name))
     found: list[Problem] = []
-    if holds != index.weight_map:
+    if not agreed:
         found += _orphans(index, shards) + _missing(index, shards, read)
     if index.total_size is not None and read.issuperset(index.shards):
         found += _total_size(index, shards)

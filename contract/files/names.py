@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import groupby
 from typing import Final
 
@@ -35,20 +35,21 @@ def unsafe(name: str) -> str | None:
     return f"holds the control character {shown(found.group())}" if found else None
 
 
-def case_collisions(names: Sequence[str]) -> list[tuple[str, str]]:
+def case_collisions(names: Collection[str]) -> list[tuple[str, str]]:
     """Pairs of different names that are equal without case. Names are unique."""
+    # Of two such names one at least is not its own lower case, and most checkpoints have none of these.
     joined = "\0".join(names)
-    if joined == joined.lower():
+    if joined.isascii() and joined == joined.lower():
         return []
-    return list(_twins(names, str.casefold))
+    odd = {folded for name in names if (folded := name.casefold()) != name}
+    return list(_twins((name for name in names if name.casefold() in odd), str.casefold))
 
 
-def lookalikes(names: Iterable[str]) -> list[tuple[str, str]]:
+def lookalikes(names: Collection[str]) -> list[tuple[str, str]]:
     """Pairs of different names that look alike: other Unicode form, invisible characters, letters of another script."""
-    plain = list(names)
-    if all(map(str.isascii, plain)):
+    if "".join(names).isascii():
         return []
-    return [pair for pair in _twins(plain, _skeleton) if not (pair[0].isascii() and pair[1].isascii())]
+    return [pair for pair in _twins(names, _skeleton) if not (pair[0].isascii() and pair[1].isascii())]
 
 
 def _skeleton(name: str) -> str:

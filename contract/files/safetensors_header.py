@@ -13,13 +13,12 @@ alone.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
-from typing import Annotated, Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
@@ -31,6 +30,7 @@ from contract.files.names import unsafe
 from contract.files.paths import OpenedFile, open_path
 from contract.files.rules import Problem, problem, rejected
 from contract.findings import Where
+from contract.jsonio import count_quotes
 from contract.limits import DEFAULT_LIMITS, Limits
 
 Int64s = npt.NDArray[np.int64]
@@ -39,28 +39,22 @@ LENGTH_BYTES: Final = 8
 _METADATA = re.compile(rb'\{[ \t\r\n]*"__metadata__"[ \t\r\n]*:[ \t\r\n]*(\{[^{}]*\})[ \t\r\n]*(?:,(?=[ \t\r\n]*")|(?=\}))')
 _MAGICS: Final = ((b"PK\x03\x04", "zip (torch.save)"), (b"\x80", "pickle"), (b"\x1f\x8b", "gzip"), (b"\x93NUMPY", "npy"))
 
-_Whole = Annotated[int, msgspec.Meta(ge=0)]
+# A dtype that is none of the format's fails to decode, and the strict reader takes over.
+_Dtype = Literal[
+    "BOOL", "F4", "F6_E2M3", "F6_E3M2", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
+    "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "C64", "F64", "I64", "U64",
+]  # fmt: skip
 
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    dtype: str
-    shape: list[_Whole]
-    data_offsets: tuple[_Whole, _Whole]
+    dtype: _Dtype
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
 
 
 _decode_entries = msgspec.json.Decoder(dict[str, _Entry]).decode
 _decode_metadata = msgspec.json.Decoder(dict[str, str]).decode
 _get_shape, _get_offsets, _get_dtype = attrgetter("shape"), attrgetter("data_offsets"), attrgetter("dtype")
-
-
-class _Bits(dict[str, int]):
-    """Bits per element; 0 for a dtype that the format does not define."""
-
-    def __missing__(self, dtype: str) -> int:
-        return 0
-
-
-_BITS = _Bits(DTYPE_BITS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,35 +64,54 @@ class Header:
     Attributes:
         file: name of the file, for messages.
         metadata: the ``__metadata__`` map.
-        names, dtypes, shapes: one item per tensor. Treat as read-only.
+        names, dtypes: one item per tensor. Treat as read-only.
+        dims: the shapes, one behind the other; ``ranks`` says how many dimensions each has.
         begins, ends: byte range of each tensor, counted from ``data_start``.
         data_start: where the tensor data begin in the file.
         file_size: bytes of the file.
         leading_space: white space precedes the object.
+        lowercase: every name is ASCII and its own lower case, so that no two can be mistaken for each other.
     """
 
     file: str
     metadata: Mapping[str, str]
     names: Sequence[str]
     dtypes: Sequence[str]
-    shapes: Sequence[Sequence[int]]
+    dims: Int64s
+    ranks: Int64s
     begins: Int64s
     ends: Int64s
     data_start: int
     file_size: int
     leading_space: bool
+    lowercase: bool
+    _rows: dict[str, int] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.names)
 
+    def row(self, name: str) -> int:
+        """The row of a tensor. Raises KeyError if it is not here."""
+        if not self._rows:
+            self._rows.update(zip(self.names, range(len(self.names)), strict=True))
+        return self._rows[name]
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shape of every tensor."""
+        flat, at = self.dims.tolist(), 0
+        return [tuple(flat[at : (at := at + rank)]) for rank in self.ranks.tolist()]
+
     def entry(self, row: int) -> TensorEntry:
         """The tensor of one row."""
-        return TensorEntry(self.names[row], self.dtypes[row], tuple(self.shapes[row]), int(self.begins[row]), int(self.ends[row]))
+        at = int(self.ranks[:row].sum())
+        shape = tuple(self.dims[at : at + int(self.ranks[row])].tolist())
+        return TensorEntry(self.names[row], self.dtypes[row], shape, int(self.begins[row]), int(self.ends[row]))
 
     @property
     def entries(self) -> Iterator[TensorEntry]:
         """Every tensor, in the order of the file."""
-        return map(self.entry, range(len(self.names)))
+        return map(TensorEntry, self.names, self.dtypes, self.shapes, self.begins.tolist(), self.ends.tolist())
 
     def problems(self) -> list[Problem]:
         """What is valid but wrong: no tensors, an unknown dtype, white space before the object."""
@@ -172,12 +185,14 @@ def parse_header(raw: bytes, file_size: int, *, file: str = "<header>", limits: 
             metadata,
             [e.name for e in entries],
             [e.dtype for e in entries],
-            [e.shape for e in entries],
+            np.array([d for e in entries for d in e.shape], np.int64),
+            np.array([len(e.shape) for e in entries], np.int64),
             np.array([e.begin for e in entries], np.int64),
             np.array([e.end for e in entries], np.int64),
             data_start,
             file_size,
             leading,
+            _is_lowercase("".join(e.name for e in entries)),
         )
     limits.enforce("tensors", len(header), what=f"{file}: the header", where=Where(file=file))
     return header
@@ -189,7 +204,7 @@ def _parse_fast(raw: bytes, file_size: int, file: str, limits: Limits) -> Header
     if b"\\" in raw or b"-0" in raw or not raw.startswith(b"{"):
         return None
     metadata: dict[str, str] = {}
-    body: bytes = raw
+    body: bytes | memoryview = raw
     match = _METADATA.match(raw)
     try:
         if match:
@@ -197,34 +212,44 @@ def _parse_fast(raw: bytes, file_size: int, file: str, limits: Limits) -> Header
             metadata = _decode_metadata(text)
             if text.count(b'"') != 4 * len(metadata):
                 return None
-            body = b"{" + raw[match.end() :]
+            # The brace that closes the metadata, or the comma after it, becomes the one that opens the rest.
+            rest = bytearray(raw)
+            rest[match.end() - 1] = 0x7B
+            body = memoryview(rest)[match.end() - 1 :]
         found = _decode_entries(body)
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return None
     entries = found.values()
-    if body.count(b'"') != 10 * len(found) or "__metadata__" in found or not _names_are_plain(raw, found, limits):
+    if count_quotes(body) != 10 * len(found) or "__metadata__" in found or not _names_are_plain(raw, found, limits):
         return None
     try:
         shapes = list(map(_get_shape, entries))
-        offsets = np.fromiter(chain.from_iterable(map(_get_offsets, entries)), np.int64, 2 * len(found)).reshape(-1, 2)
-        elements = np.fromiter(map(math.prod, shapes), np.int64, len(found))
+        dims = np.array(list(chain.from_iterable(shapes)), np.int64)
+        offsets = np.array(list(chain.from_iterable(map(_get_offsets, entries))), np.int64).reshape(-1, 2)
+        ranks = np.array(list(map(len, shapes)), np.int64)
     except OverflowError:
         return None
     dtypes = list(map(_get_dtype, entries))
-    bits = np.fromiter(map(_BITS.__getitem__, dtypes), np.int64, len(found))
+    bits = np.array(list(map(DTYPE_BITS.__getitem__, dtypes)), np.int64)
     header = Header(
         file,
         metadata,
         list(found),
         dtypes,
-        shapes,
+        dims,
+        ranks,
         np.ascontiguousarray(offsets[:, 0]),
         np.ascontiguousarray(offsets[:, 1]),
         LENGTH_BYTES + len(raw),
         file_size,
         False,
+        _is_lowercase("".join(found)),
     )
-    return header if _is_sound(header, elements, bits, limits) else None
+    return header if _is_sound(header, bits, limits) else None
+
+
+def _is_lowercase(text: str) -> bool:
+    return text.isascii() and text == text.lower()
 
 
 def _names_are_plain(raw: bytes, names: Mapping[str, object], limits: Limits) -> bool:
@@ -238,18 +263,25 @@ def _names_are_plain(raw: bytes, names: Mapping[str, object], limits: Limits) ->
     return not any(map(unsafe, names))
 
 
-def _is_sound(header: Header, elements: Int64s, bits: Int64s, limits: Limits) -> bool:
+def _is_sound(header: Header, bits: Int64s, limits: Limits) -> bool:
     """Sizes, dimensions and a layout without overlap, hole, missing or trailing bytes."""
     payload = header.file_size - header.data_start
     if not len(header):
         return payload == 0
-    begins, ends = header.begins, header.ends
-    # An element has at least 4 bits, so this bounds the product below before it is taken. Unknown dtypes and empty
-    # tensors (whose other dimensions may overflow) are for the strict reader.
-    if int(elements.max()) > 2 * payload or int(elements.min()) == 0 or int(bits.min()) == 0:
+    dims, ranks, begins, ends = header.dims, header.ranks, header.begins, header.ends
+    # Empty tensors (whose other dimensions may overflow) are for the strict reader.
+    if int(ranks.max()) > limits.dims or (len(dims) and int(dims.min()) <= 0):
         return False
-    if max(map(len, header.shapes)) > limits.dims or int(ends.max()) > payload:
+    if int(begins.min()) < 0 or int(ends.max()) > payload:
         return False
+    elements = np.ones(len(header), np.int64)
+    dense = ranks > 0  # the others are scalars
+    if len(dims):
+        starts = (np.cumsum(ranks) - ranks)[dense]
+        # An element has at least 4 bits. The product in floating point bounds the one in integers, which would wrap silently.
+        if float(np.multiply.reduceat(dims.astype(np.float64), starts).max()) > 2.0 * payload:
+            return False
+        elements[dense] = np.multiply.reduceat(dims, starts)
     if not np.array_equal(elements * bits, 8 * (ends - begins)):
         return False
     if not np.array_equal(begins[1:], ends[:-1]):

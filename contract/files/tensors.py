@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -119,56 +118,43 @@ class TensorTable(Mapping[str, TensorRef]):
     A name that several shards hold belongs to the first of them; ``clashes`` lists such names.
     """
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
-        self._shards = tuple(shards)
-        self._rows: dict[str, int] = {}
-        self._starts: list[int] = []  # of the shards in reverse order, so that the first shard's names win
-        total = 0
-        for shard in reversed(self._shards):
-            names = shard.header.names
-            self._starts.append(total)
-            self._rows.update(zip(names, range(total, total + len(names)), strict=True))
-            total += len(names)
-        self._total = total
+    def __init__(self, shards: Sequence[Shard], placed: Mapping[str, str] | None = None) -> None:
+        """``placed``, if given, is known to map every tensor of the shards, and nothing else, to its shard."""
+        self._shards = {shard.name: shard for shard in shards}
+        self._total = sum(len(shard.header) for shard in shards)
+        if placed is None:
+            placed = {}
+            for shard in reversed(shards):  # so that the first shard's names win
+                placed.update(dict.fromkeys(shard.header.names, shard.name))
+        self._placed = placed
 
     def __getitem__(self, name: str) -> TensorRef:
-        number = self._rows[name]
-        place = bisect_right(self._starts, number) - 1
-        shard = self._shards[-1 - place]
-        return tensor_ref(shard, shard.header.entry(number - self._starts[place]))
+        shard = self._shards[self._placed[name]]
+        return tensor_ref(shard, shard.header.entry(shard.header.row(name)))
 
     def __iter__(self) -> Iterator[str]:
-        for shard in self._shards:
-            yield from (shard.header.names if not self.has_clashes else self._own(shard))
+        return iter(self._placed)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._placed)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._rows
+        return name in self._placed
 
     @property
     def files(self) -> tuple[str, ...]:
         """Names of the shards."""
-        return tuple(shard.name for shard in self._shards)
-
-    @property
-    def has_clashes(self) -> bool:
-        """True if a name is in several shards."""
-        return len(self._rows) != self._total
+        return tuple(self._shards)
 
     def clashes(self) -> dict[str, list[str]]:
         """Names that are in several shards, with the shards."""
-        if not self.has_clashes:
+        if len(self._placed) == self._total:
             return {}
         files: dict[str, list[str]] = {}
-        for shard in self._shards:
+        for shard in self._shards.values():
             for name in shard.header.names:
                 files.setdefault(name, []).append(shard.name)
         return {name: held for name, held in files.items() if len(held) > 1}
-
-    def _own(self, shard: Shard) -> Iterator[str]:
-        return (name for name in shard.header.names if self[name].shard is shard)
 
 
 def tensor_ref(shard: Shard, entry: TensorEntry) -> TensorRef:
