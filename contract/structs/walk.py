@@ -43,8 +43,10 @@ class Walker:
             self._mapping(node, type_, [m for m in options if isinstance(m, mi.StructType | mi.DictType)], path, mark)
 
     def _add(self, rule: Rule, path: Path, mark: Mark, said: str, *, expected: Json, actual: Json, fix: str | None = None) -> None:
-        where = Where(file=self.file, line=mark.line, column=mark.column, key=path_text(path))
-        self.problems.append(problem(rule, f"{path_text(path)}: {said}", where=where, expected=expected, actual=actual, fix=fix))
+        key = path_text(path) if path else None
+        where = Where(file=self.file, line=mark.line, column=mark.column, key=key)
+        message = f"{key}: {said}" if key else said
+        self.problems.append(problem(rule, message, where=where, expected=expected, actual=actual, fix=fix))
 
     def _mismatch(self, node: Node, type_: mi.Type, path: Path, mark: Mark) -> None:
         wanted, found, hint = expected_words(type_), found_words(node), type_hint(node, type_)

@@ -43,7 +43,7 @@ def test_a_valid_document() -> None:
 def test_all_problems_at_once_in_the_order_of_the_file() -> None:
     text = "layers: 0\nwindow: x\nmode: pre_nrom\nbias: yes\nrope:\n  thta: 1\ntensors: {a: [1, b, 3]}\nunknown_one: 1\n"
     assert problems(text) == [
-        ("missing-key", "(document)", 1),
+        ("missing-key", None, 1),
         ("bad-value", "layers", 1),
         ("wrong-type", "window", 2),
         ("bad-value", "mode", 3),

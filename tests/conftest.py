@@ -1,0 +1,9 @@
+"""Options of the whole test suite."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-goldens", action="store_true", help="write the golden files instead of comparing with them")

@@ -1,0 +1,108 @@
+"""What single formats promise beyond their golden files."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+
+from contract.findings import Severity
+from contract.report import PLAIN, Style, render
+from contract.report.distances import Distances, drawing, heat, nearness
+from contract.report.style import style_for
+from report.samples import DISTANCES, FAILED, NOTICED, PASSED, REPORTS, SPACE, report
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Latin(Terminal):
+    encoding = "iso-8859-1"
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"COLUMNS": "90", "TERM": "xterm"}, True),
+        ({"COLUMNS": "90", "NO_COLOR": "1", "FORCE_COLOR": "1", "CLICOLOR_FORCE": "1"}, False),
+        ({"COLUMNS": "90", "NO_COLOR": ""}, True),
+        ({"COLUMNS": "90", "TERM": "dumb"}, False),
+    ],
+)
+def test_no_color_wins(environ: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "90")
+    assert style_for(Terminal(), environ) == Style(terminal=True, color=expected, width=90)
+
+
+def test_no_terminal_no_boxes() -> None:
+    assert style_for(io.StringIO(), {"FORCE_COLOR": "1"}) == PLAIN
+    assert style_for(Latin(), {"COLUMNS": "90"}) == PLAIN
+
+
+def test_the_width_is_kept() -> None:
+    for width in (40, 80, 150):
+        lines = render(REPORTS["violated"], "text", Style(terminal=True, width=width)).splitlines()
+        assert max(map(len, lines)) <= width
+
+
+def test_failures_come_before_warnings_and_counts_last() -> None:
+    text = render(REPORTS["violated"], "text")
+    order = [text.index(word) for word in ("VIOLATED", "FAILED", "UNKNOWN recipe", "WAIVED", "NOTICED", "nearness", "1 passed, 1 failed")]
+    assert order == sorted(order)
+    assert text.splitlines()[-1].startswith("1 passed, 1 failed, 2 unknown (1 of them required), 1 waived, 1 skipped")
+
+
+def test_github_keeps_within_ten_per_level() -> None:
+    many = report(*[FAILED] * 30, *[NOTICED] * 30, *[SPACE] * 30, PASSED)
+    lines = render(many, "github").splitlines()
+    for level in ("error", "warning", "notice"):
+        assert 0 < len([line for line in lines if line.startswith(f"::{level} ")]) <= 10
+    assert "22 more" in render(many, "github")
+
+
+def test_github_escapes_properties() -> None:
+    where = replace(FAILED.where, file="a,b:c%d") if FAILED.where else None
+    assert "file=a%2Cb%3Ac%25d,line=14,col=3," in render(report(replace(FAILED, where=where)), "github")
+
+
+def test_gitlab_fingerprints_are_distinct_and_stable() -> None:
+    text = render(report(FAILED, FAILED, NOTICED), "gitlab")
+    prints = re.findall(r'"fingerprint": "([0-9a-f]{64})"', text)
+    assert len(prints) == len(set(prints)) == 3
+    moved = replace(FAILED, message="said otherwise")
+    assert re.findall(r'"fingerprint": "([0-9a-f]{64})"', render(report(moved, FAILED, NOTICED), "gitlab")) == prints
+
+
+def test_the_heat_of_a_distance() -> None:
+    assert (heat(0.0), heat(1e-6), heat(2.0), heat(None), heat(float("nan"))) == ("#", "#", " ", "?", " ")
+    assert nearness("inf") == 0.0
+    assert [heat(10.0**-p) for p in range(7)] == list(dict.fromkeys(heat(10.0**-p) for p in range(7)))
+
+
+def test_the_drawing_names_wanted_and_found() -> None:
+    lines = drawing(DISTANCES, width=100)
+    assert lines[1] == "slot 0 | #  ?| wanted boundary 0 (0.97), carries boundary 3 (2e-06)"
+
+
+def test_the_drawing_is_cut_to_the_width() -> None:
+    wide = Distances(slots=["slot 0"], states=[f"boundary {n}" for n in range(200)], values=[[1.0] * 200], wanted=[None], found=[None])
+    assert all(len(line) <= 100 for line in drawing(wide, width=100))
+    assert "...|" in drawing(wide, width=100)[1]
+
+
+def test_another_shape_is_not_drawn() -> None:
+    for broken in ({}, {"slots": []}, DISTANCES.as_json() | {"values": [[1.0]]}, "text"):
+        assert Distances.of({"distances": broken}) is None
+    assert Distances.of({"distances": DISTANCES.as_json()}) == DISTANCES
+
+
+def test_severity_decides_the_level() -> None:
+    noticed = replace(NOTICED, severity=Severity.NOTE)
+    assert "::notice file" not in render(report(PASSED, NOTICED), "github")
+    assert render(report(PASSED, noticed), "github").count("::notice") == 2
