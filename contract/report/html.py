@@ -26,12 +26,14 @@ STYLESHEET: Final = """\
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6edf3; --paper: #0d1117; --line: #3d444d; --dim: #9198a1; --heat: 88, 166, 255;
     --good: #3fb950; --bad: #ff7b72; --open: #e3b341; --calm: #79c0ff; } }
-body { margin: 0 auto; max-width: 72rem; padding: 1.5rem; font: 1rem/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); }
+body { margin: 0 auto; max-width: 72rem; padding: 1.5rem; font: 1rem/1.5 system-ui, sans-serif;
+  color: var(--ink); background: var(--paper); }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; } h3 { font-size: 1rem; margin: 0; overflow-wrap: anywhere; }
 .good { color: var(--good); } .bad { color: var(--bad); } .open { color: var(--open); } .calm { color: var(--calm); }
 .dim { color: var(--dim); } code, dd { font-family: ui-monospace, monospace; overflow-wrap: anywhere; white-space: pre-wrap; }
 article { border: 1px solid var(--line); border-radius: 6px; padding: .8rem 1rem; margin: .8rem 0; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; margin: .5rem 0 0; } dt { color: var(--dim); } dd { margin: 0; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; margin: .5rem 0 0; }
+dt { color: var(--dim); } dd { margin: 0; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; } caption { text-align: left; color: var(--dim); padding-bottom: .4rem; }
 th, td { border: 1px solid var(--line); padding: .25rem .5rem; text-align: right; font-variant-numeric: tabular-nums; }
 th[scope=row], .left { text-align: left; } td.wanted { outline: 2px solid var(--calm); outline-offset: -2px; }

@@ -66,7 +66,9 @@ def _blocks(report: Report, width: int) -> Iterator[RenderableType]:
             table.add_column(overflow="fold")
             for name, said in facts(check):
                 table.add_row(Text(name, style="dim"), Text(visible(said), style=_FACT_STYLE[name]))
-            yield Padding(table, (0, 0, 1 if table.row_count else 0, 2))
+            if table.row_count:
+                yield Padding(table, (0, 0, 0, 2))
+            yield Text()
     distances = Distances.of(report.measurements)
     if distances is not None:
         yield _matrix(distances, width)
