@@ -1,0 +1,163 @@
+"""The drafter's folder as the rules see it: config.json, headers, the values of the vocab map, and readers for more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from contract.errors import InputRejected, UserError
+from contract.files.checkpoint import Checkpoint
+from contract.files.tensors import TensorRef
+from contract.findings import Check, Json, Where, check_from_error
+from contract.jsonio import load_json
+from contract.limits import DEFAULT_LIMITS, MIB, Limits
+from eagle3_contract.check.context import DrafterView, StoredTensor
+from eagle3_contract.drafter.names import D2T, T2D, canonical_name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+TORCH_NAMES: Final = {
+    "BF16": "bfloat16",
+    "F16": "float16",
+    "F32": "float32",
+    "F64": "float64",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U8": "uint8",
+    "BOOL": "bool",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+}
+"""safetensors dtypes as torch spells them; others keep the format's name in lower case."""
+
+_NUMPY: Final = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "?"}
+MAP_BYTES: Final = 64 * MIB
+"""A vocab map longer than this is not read; its length is already a violation."""
+SAMPLE_BYTES: Final = 4 * MIB
+"""Bytes that are sampled of one tensor; a smaller one is read whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedDrafter:
+    """The view, and a check for everything that was wrong with the files themselves."""
+
+    view: DrafterView
+    problems: tuple[Check, ...]
+
+
+def open_drafter(
+    folder: Path,
+    listed: Collection[str] = (),
+    *,
+    other_files: Collection[str] = (),
+    allow_pickle: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+) -> OpenedDrafter:
+    """Read config, headers and vocab map of a drafter; what is unusable is recorded and the rest is still read.
+
+    Args:
+        folder: the drafter's folder.
+        listed: names that the contract lists; those in subfolders are looked for.
+        other_files: safetensors files of the folder that are no weights (golden rows, samples).
+
+    Raises:
+        InputRejected: the folder itself cannot be opened.
+    """
+    checkpoint = Checkpoint.open(folder, limits=limits, strict=False, known=other_files, allow_pickle=allow_pickle)
+    problems = [found.as_check() for found in checkpoint.problems]
+    config, rejected = _config(checkpoint, limits)
+    values: dict[str, Any] = {}
+    refs: dict[tuple[str, str], TensorRef] = {}
+    for ref in _all_refs(checkpoint):
+        refs[ref.file, ref.name] = ref
+        name = canonical_name(ref.name)
+        if name in (D2T, T2D) and name not in values:
+            try:
+                values[name] = _array(ref) if ref.nbytes <= MAP_BYTES else None
+            except UserError as error:
+                rejected.append(check_from_error(error, dimension="vocab"))
+    nested = {name for name in listed if "/" in name and _exists(checkpoint, name)}
+    view = DrafterView(
+        folder=str(folder),
+        config=config,
+        tensors=tuple(StoredTensor(name=r.name, shape=r.shape, dtype=torch_name(r.dtype), file=r.file) for r in refs.values()),
+        files=frozenset(f.name for f in checkpoint.files) | nested,
+        complete=not any(p.error is not None for p in checkpoint.problems),
+        d2t=values.get(D2T),
+        t2d=values.get(T2D),
+        sample=lambda tensor: _sample(refs[tensor.file, tensor.name]),
+        digest=lambda name: f"sha256:{checkpoint.sha256(name)}",
+    )
+    return OpenedDrafter(view=view, problems=(*problems, *rejected))
+
+
+def torch_name(dtype: str) -> str:
+    """A safetensors dtype as torch spells it."""
+    return TORCH_NAMES.get(dtype, dtype.lower())
+
+
+def _all_refs(checkpoint: Checkpoint) -> list[TensorRef]:
+    """Tensors of the layout's files, then of the weight files beside them."""
+    from contract.files.tensors import TensorTable
+
+    return [*checkpoint.tensors.values(), *TensorTable(checkpoint.extra).values()]
+
+
+def _config(checkpoint: Checkpoint, limits: Limits) -> tuple[Mapping[str, Json] | None, list[Check]]:
+    name = "config.json"
+    if not any(f.name == name for f in checkpoint.files):
+        return None, []
+    try:
+        with checkpoint.open_file(name) as opened:
+            limits.enforce("json_bytes", opened.size, what=name, where=Where(file=name), rule="files.json-too-large")
+            config = load_json(opened.read_all(), file=name, limits=limits)
+        if not isinstance(config, dict):
+            raise InputRejected(
+                f"config.json holds {type(config).__name__}, not an object",
+                rule="drafter.config-not-object",
+                fix="Put the trainer's config.json beside the weights.",
+                where=Where(file=name),
+            )
+    except UserError as error:
+        return None, [check_from_error(error, dimension="keys")]
+    return config, []
+
+
+def _exists(checkpoint: Checkpoint, name: str) -> bool:
+    try:
+        with checkpoint.open_file(name):
+            return True
+    except UserError:
+        return False
+
+
+def _array(ref: TensorRef) -> NDArray[Any] | None:
+    """The values of a tensor; bfloat16 as float32; None for a dtype that numpy lacks."""
+    return _decode(ref, ref.read_bytes(), ref.shape)
+
+
+def _decode(ref: TensorRef, data: bytes | bytearray, shape: tuple[int, ...]) -> NDArray[Any] | None:
+    import numpy as np
+
+    if ref.dtype == "BF16":
+        bits = np.frombuffer(data, dtype="<u2").astype(np.uint32) << 16
+        return bits.view(np.float32).reshape(shape)
+    if ref.dtype not in _NUMPY:
+        return None
+    return np.frombuffer(data, dtype=_NUMPY[ref.dtype]).reshape(shape)
+
+
+def _sample(ref: TensorRef) -> NDArray[Any] | None:
+    """Rows of a float tensor, spread evenly and with the first and last among them; None for other dtypes."""
+    if ref.dtype not in ("BF16", "F16", "F32", "F64") or not ref.shape or not ref.nbytes:
+        return None
+    if ref.nbytes <= SAMPLE_BYTES:
+        return _array(ref)
+    rows = min(ref.shape[0], max(2, SAMPLE_BYTES // ref.row_bytes))
+    chosen = sorted({round(i * (ref.shape[0] - 1) / (rows - 1)) for i in range(rows)})
+    return _decode(ref, ref.read_rows(chosen), (len(chosen), *ref.shape[1:]))

@@ -1,0 +1,79 @@
+"""Facts of the target from its config.json, its tokenizer and, where its weights are there, the header of its embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from contract.errors import InputRejected
+from contract.files.checkpoint import Checkpoint
+from contract.files.paths import open_path
+from contract.findings import Where
+from contract.jsonio import load_json_file
+from contract.limits import DEFAULT_LIMITS, Limits
+from eagle3_contract.check.context import TargetFacts
+from eagle3_contract.drafter.names import TARGET_EMBEDDING_NAMES
+
+TEXT_PARTS: Final = ("text_config", "llm_config", "language_config", "thinker_config")
+"""Where multimodal targets keep the decoder's keys."""
+
+
+def read_target(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> TargetFacts:
+    """What a target's folder, or its config.json alone, says.
+
+    Raises:
+        InputRejected: the config cannot be read, is no strict JSON or no object.
+    """
+    place = Path(path)
+    folder = place if place.is_dir() else None
+    file = place / "config.json" if folder else place
+    config = load_json_file(file, limits=limits)
+    if not isinstance(config, dict):
+        raise InputRejected(
+            f"{file} holds {type(config).__name__}, not an object",
+            rule="target.config-not-object",
+            fix="Point --target to the target's folder or its config.json.",
+            where=Where(file=str(file)),
+        )
+    text = text_part(config)
+    names = {f.name for f in folder.iterdir()} if folder else set()
+    return TargetFacts(
+        source=str(path),
+        model_type=_string(config.get("model_type")),
+        layers=_size(text.get("num_hidden_layers")),
+        hidden_size=_size(text.get("hidden_size")),
+        vocab_size=_size(text.get("vocab_size")),
+        tokenizer_sha256=_tokenizer(folder) if folder and "tokenizer.json" in names else None,
+        embedding_rows=_embedding_rows(folder, limits) if folder and any(n.endswith(".safetensors") for n in names) else None,
+    )
+
+
+def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The mapping that holds the decoder's keys: the config itself, or its text part."""
+    if "num_hidden_layers" in config:
+        return config
+    for name in TEXT_PARTS:
+        part = config.get(name)
+        if isinstance(part, dict):
+            return text_part(part)
+    return config
+
+
+def _string(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _size(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _tokenizer(folder: Path) -> str:
+    with open_path(folder / "tokenizer.json") as opened:
+        return f"sha256:{opened.sha256()}"
+
+
+def _embedding_rows(folder: Path, limits: Limits) -> int | None:
+    tensors = Checkpoint.open(folder, limits=limits).tensors
+    name = next((n for n in TARGET_EMBEDDING_NAMES if n in tensors), None)
+    return tensors[name].shape[0] if name and tensors[name].shape else None

@@ -1,0 +1,52 @@
+"""Every rule of the static depth, in the order in which ``contract check`` asks them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from contract.findings import Rule
+from eagle3_contract.check import (
+    config_numerics,
+    config_sizes,
+    digests,
+    dtypes,
+    files_accounted,
+    flags,
+    kind_of_drafter,
+    owners,
+    recipe,
+    rope,
+    statements,
+    target,
+    tensors,
+    unread_keys,
+    vocab_map,
+    weights,
+    wiring_tensors,
+)
+
+MODULES = (
+    kind_of_drafter,
+    files_accounted,
+    digests,
+    recipe,
+    wiring_tensors,
+    tensors,
+    owners,
+    vocab_map,
+    config_sizes,
+    config_numerics,
+    rope,
+    flags,
+    unread_keys,
+    dtypes,
+    weights,
+    target,
+    statements,
+)
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule, once."""
+    return tuple(rule for module in MODULES for rule in module.RULES)

@@ -1,0 +1,134 @@
+"""``contract check``: read everything once, ask every rule, report all of it. An unusable input costs its own checks, not the others'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from contract.errors import UserError
+from contract.findings import Check, Json, check_from_error
+from contract.limits import DEFAULT_LIMITS, Limits
+from contract.reporting import Report
+from contract.structs import SpecInvalid
+from eagle3_contract.check.config_numerics import check_config_numerics
+from eagle3_contract.check.config_sizes import check_config_sizes
+from eagle3_contract.check.context import CheckContext, DrafterView, Integrity, TargetFacts
+from eagle3_contract.check.digests import check_digests
+from eagle3_contract.check.dtypes import check_dtypes
+from eagle3_contract.check.files_accounted import check_files
+from eagle3_contract.check.flags import check_flags
+from eagle3_contract.check.kind_of_drafter import check_kind
+from eagle3_contract.check.open_drafter import open_drafter
+from eagle3_contract.check.open_target import read_target
+from eagle3_contract.check.owners import check_owners
+from eagle3_contract.check.recipe import check_recipe
+from eagle3_contract.check.rope import check_rope
+from eagle3_contract.check.statements import check_statements
+from eagle3_contract.check.target import check_target
+from eagle3_contract.check.tensors import check_tensors
+from eagle3_contract.check.unread_keys import check_unread_keys
+from eagle3_contract.check.vocab_map import check_vocab_map
+from eagle3_contract.check.weights import check_weights
+from eagle3_contract.check.wiring_tensors import check_wiring_tensors
+from eagle3_contract.model.load import LoadedContract, load_contract
+
+RuleSet = Callable[[CheckContext], Iterable[Check]]
+
+WITHOUT_DRAFTER: Final[tuple[RuleSet, ...]] = (check_recipe, check_owners, check_target, check_statements)
+"""Rules that have something to say although the drafter's folder could not be opened."""
+ALL: Final[tuple[RuleSet, ...]] = (
+    check_kind,
+    check_files,
+    check_digests,
+    check_recipe,
+    check_wiring_tensors,
+    check_tensors,
+    check_owners,
+    check_vocab_map,
+    check_config_sizes,
+    check_config_numerics,
+    check_rope,
+    check_flags,
+    check_unread_keys,
+    check_dtypes,
+    check_weights,
+    check_target,
+    check_statements,
+)
+
+
+def check_spec(
+    spec: str | Path,
+    *,
+    target: str | Path | None = None,
+    integrity: Integrity = Integrity.HEADERS,
+    allow_pickle: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Report:
+    """Every static check of one contract. Never raises a ``UserError``: what was unusable is in the report (exit 2)."""
+    subject: dict[str, Json] = {"spec": str(spec), "target": None if target is None else str(target), "integrity": integrity.name.lower()}
+    try:
+        loaded = load_contract(spec, limits=limits)
+    except SpecInvalid as error:
+        return Report(command="check", subject=subject, checks=error.problems)
+    except UserError as error:
+        return Report(command="check", subject=subject, checks=[check_from_error(error, dimension="contract")])
+    subject["drafter"] = str(loaded.drafter_folder)
+    checks = list(check_loaded(loaded, target=target, integrity=integrity, allow_pickle=allow_pickle, limits=limits))
+    return Report(command="check", subject=subject, checks=checks)
+
+
+def check_loaded(
+    loaded: LoadedContract,
+    *,
+    target: str | Path | None = None,
+    integrity: Integrity = Integrity.HEADERS,
+    allow_pickle: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Iterator[Check]:
+    """The checks of a contract that is already loaded."""
+    facts: TargetFacts | None = None
+    if target is not None:
+        try:
+            facts = read_target(target, limits=limits)
+        except UserError as error:
+            yield check_from_error(error, dimension="pairing")
+    beside = _beside(loaded)
+    rules = ALL
+    try:
+        opened = open_drafter(
+            loaded.drafter_folder, loaded.contract.drafter.files, other_files=beside, allow_pickle=allow_pickle, limits=limits
+        )
+        view = opened.view
+        yield from opened.problems
+    except UserError as error:
+        yield check_from_error(error)
+        view = DrafterView(folder=str(loaded.drafter_folder), config=None, tensors=(), files=frozenset(), complete=False)
+        rules = WITHOUT_DRAFTER
+    context = CheckContext(
+        contract=loaded.contract,
+        document=loaded.document,
+        drafter=view,
+        target=facts,
+        integrity=integrity,
+        accounted_for=beside,
+    )
+    for rule_set in rules:
+        yield from rule_set(context)
+
+
+def _beside(loaded: LoadedContract) -> frozenset[str]:
+    """Names in the drafter's folder that the contract itself accounts for: its own file, its waivers, golden rows, samples."""
+    contract = loaded.contract
+    names = [loaded.path.name, *contract.training.samples.manifest]
+    if contract.golden is not None:
+        names.append(contract.golden.file)
+    home, drafter = loaded.folder.resolve(), loaded.drafter_folder.resolve()
+    inside: set[str] = set()
+    for name in names:
+        place = home / name
+        if place.is_relative_to(drafter):
+            relative = place.relative_to(drafter)
+            inside |= {str(relative), relative.parts[0]}
+    return frozenset(inside)
