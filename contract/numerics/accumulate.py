@@ -108,9 +108,7 @@ class Pass:
             y_RC = torch.where(both, y_RC, 0.0)
             self._add(r, c, x_RC, y_RC, x_RC - y_RC, _squares(x_RC), _squares(y_RC), both)
 
-    def _add(
-        self, r: int, c: int, x_RC: Tensor, y_RC: Tensor, d_RC: Tensor, a2_R: Tensor, b2_R: Tensor, both: Tensor | None
-    ) -> None:
+    def _add(self, r: int, c: int, x_RC: Tensor, y_RC: Tensor, d_RC: Tensor, a2_R: Tensor, b2_R: Tensor, both: Tensor | None) -> None:
         span = slice(r, r + len(x_RC))
         self.sums["a2"][span] += a2_R
         self.sums["b2"][span] += b2_R
