@@ -1,0 +1,237 @@
+"""Golden rows: inputs and logits of a forward that somebody trusted, small enough to be committed beside the drafter.
+
+File ``golden.safetensors``, format version 1 (docs/golden-format.md), with ``__metadata__``
+{"format": "eagle3-contract-golden", "format_version": "1"}:
+
+=====================  ==========================  =========================================================================
+tensor                 shape, dtype                what
+=====================  ==========================  =========================================================================
+input_ids              [T] int64                   unshifted; row t belongs to token t
+hidden_states          [T, K*G] float              what reaches fc, in concatenation order
+position_ids           [T] int64, optional         rotary position of each token's state
+document_ids           [T] int64, optional         packed documents; -1 = padding
+logits_step{s}         [T-1, DV] float32           s = 0, 1, ...; teacher forced; NaN where a row has no token to be fed
+embedding_ids          [L] int64, optional         the token ids whose embedding rows follow
+embedding_rows         [L, H] float, optional      rows of the embedding that the drafter does not store itself
+=====================  ==========================  =========================================================================
+
+Legend: T tokens, K states, G target hidden size, H drafter hidden size, DV draft vocabulary, L rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from contract.errors import InputRejected
+from contract.files.checkpoint import Checkpoint
+from contract.files.torch_tensors import load_tensor
+from contract.findings import Check, Depth, Rule, Severity, Where
+from eagle3_contract.drafter.names import TARGET_EMBEDDING_NAMES
+
+FORMAT: Final = "eagle3-contract-golden"
+FORMAT_VERSION: Final = "1"
+TOLERANCE: Final = 1e-5
+"""Bound on max|difference| relative to max(1, max|logit|), in float32. The references that real trainers wrote are met within 4e-6;
+any switch that acts misses by more than 100 times this bound (tests/peers)."""
+
+_INPUTS: Final = ("input_ids", "hidden_states")
+_OPTIONAL: Final = ("position_ids", "document_ids", "embedding_ids", "embedding_rows")
+_STEP: Final = re.compile(r"logits_step(0|[1-9][0-9]?)")
+
+LOGITS = Rule(
+    id="golden.logits",
+    title="The drafter reproduces its golden rows",
+    severity=Severity.ERROR,
+    dimension="wiring",
+    why="Golden rows are inputs and logits of the trainer's own forward. If the forward with the contract's wiring misses them, the "
+    "contract does not state what training did (or the weights are not the ones that were trained): a flipped norm or residual "
+    "moves logits by 5 to 7, "
+    "a different feedback shows only from step 1 on. Served so, acceptance falls without any error.",
+    remedy="Compare the wiring fields of the contract with the trainer's code; the first step and row that part are named.",
+    depth=Depth.VERIFY,
+)
+PROOF = Rule(
+    id="golden.produced-by",
+    title="The golden rows were made by the trainer",
+    severity=Severity.NOTE,
+    dimension="wiring",
+    why="Rows made by this tool are a regression test of the forward. With a wrong switch in the contract they were made wrong as well.",
+    remedy="Let the trainer write the golden rows from its own forward.",
+    depth=None,
+)
+RULES: Final = (LOGITS, PROOF)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldenRows:
+    """The content of a golden file; see the module docstring for shapes."""
+
+    path: Path
+    input_ids_T: Tensor
+    hidden_states_TC: Tensor
+    position_ids_T: Tensor | None
+    document_ids_T: Tensor | None
+    logits_steps: tuple[Tensor, ...]
+    embedding: Mapping[int, Tensor] | None
+
+    @property
+    def steps(self) -> int:
+        return len(self.logits_steps)
+
+
+class EmbeddingRows:
+    """A weight source that holds only the embedding rows of a golden file (the protocol of drafter.weights.WeightSource)."""
+
+    def __init__(self, golden: GoldenRows, vocab_size: int) -> None:
+        self._rows = dict(golden.embedding or {})
+        self._size = vocab_size
+        self.label = str(golden.path)
+
+    def names(self) -> Collection[str]:
+        return TARGET_EMBEDDING_NAMES[:1]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return (self._size, next(iter(self._rows.values())).shape[0])
+
+    def tensor(self, name: str) -> Tensor:
+        raise _malformed(self.label, f"{name} is there only row by row")
+
+    def rows(self, name: str, ids_L: Tensor) -> Tensor:
+        wanted = ids_L.tolist()
+        lacking = sorted(i for i in set(wanted) if i not in self._rows)
+        if lacking:
+            raise _malformed(self.label, f"embedding rows of the tokens {lacking[:8]} are missing")
+        return torch.stack([self._rows[i] for i in wanted])
+
+
+def read_golden(path: Path) -> GoldenRows:
+    """Read a golden file strictly.
+
+    Raises:
+        InputRejected: ``golden.malformed`` or a ``files.*`` rule.
+    """
+    checkpoint = Checkpoint.open(path)
+    checkpoint.raise_if_rejected()
+    metadata = checkpoint.shards[0].header.metadata or {}
+    if metadata.get("format") != FORMAT or metadata.get("format_version") != FORMAT_VERSION:
+        raise _malformed(str(path), f"its metadata names {metadata.get('format')!r} version {metadata.get('format_version')!r}")
+    tensors = {name: load_tensor(ref) for name, ref in checkpoint.tensors.items()}
+    steps = sorted(int(m.group(1)) for name in tensors if (m := _STEP.fullmatch(name)))
+    known = {*_INPUTS, *_OPTIONAL, *(f"logits_step{s}" for s in steps)}
+    if unknown := sorted(tensors.keys() - known):
+        raise _malformed(str(path), f"unknown tensors {unknown[:5]}")
+    if missing := [n for n in _INPUTS if n not in tensors]:
+        raise _malformed(str(path), f"{', '.join(missing)} missing")
+    if not steps or steps != list(range(len(steps))):
+        raise _malformed(str(path), f"logits of the steps {steps}; expected 0, 1, ... without a gap")
+    golden = GoldenRows(
+        path=path,
+        input_ids_T=tensors["input_ids"],
+        hidden_states_TC=tensors["hidden_states"],
+        position_ids_T=tensors.get("position_ids"),
+        document_ids_T=tensors.get("document_ids"),
+        logits_steps=tuple(tensors[f"logits_step{s}"] for s in steps),
+        embedding=_embedding(path, tensors),
+    )
+    _check_shapes(golden)
+    return golden
+
+
+def _embedding(path: Path, tensors: Mapping[str, Tensor]) -> dict[int, Tensor] | None:
+    ids_L, rows_LH = tensors.get("embedding_ids"), tensors.get("embedding_rows")
+    if ids_L is None and rows_LH is None:
+        return None
+    if ids_L is None or rows_LH is None or ids_L.ndim != 1 or rows_LH.ndim != 2 or len(ids_L) != len(rows_LH) or not len(ids_L):
+        raise _malformed(str(path), "embedding_ids and embedding_rows do not belong together")
+    return dict(zip(ids_L.tolist(), rows_LH, strict=True))
+
+
+def _check_shapes(golden: GoldenRows) -> None:
+    tokens = golden.input_ids_T.shape[0] if golden.input_ids_T.ndim == 1 else -1
+    problems = [
+        "input_ids is not [T] int64 with T >= 3" if tokens < 3 or golden.input_ids_T.dtype != torch.int64 else "",
+        "hidden_states is not [T, K*G]" if golden.hidden_states_TC.ndim != 2 or len(golden.hidden_states_TC) != tokens else "",
+        *(
+            f"{name} is not [T] int64" if extra is not None and (extra.shape != (tokens,) or extra.dtype != torch.int64) else ""
+            for name, extra in (("position_ids", golden.position_ids_T), ("document_ids", golden.document_ids_T))
+        ),
+        *(
+            f"logits_step{s} is not [T-1, DV] float32" if z.ndim != 2 or len(z) != tokens - 1 or z.dtype != torch.float32 else ""
+            for s, z in enumerate(golden.logits_steps)
+        ),
+    ]
+    if found := [p for p in problems if p]:
+        raise _malformed(str(golden.path), "; ".join(found))
+
+
+def _malformed(file: str, what: str) -> InputRejected:
+    return InputRejected(
+        f"{file} is no golden file: {what}",
+        rule="golden.malformed",
+        fix="Write it with the trainer's stamp, in the format of docs/golden-format.md.",
+        where=Where(file=file),
+    )
+
+
+def compare_golden(golden: GoldenRows, logits_steps: Sequence[Tensor], *, tolerance: float = TOLERANCE) -> Iterator[Check]:
+    """One check per step: the forward's logits [T-1, DV] against the golden ones.
+
+    A row is live where the golden file has a finite row; a row that is live on one side only is a failure, NaN equals nothing.
+    """
+    for step, (want_TD, got_TD) in enumerate(zip(golden.logits_steps, logits_steps, strict=True)):
+        where = Where(file=golden.path.name, step=step)
+        if want_TD.shape != got_TD.shape:
+            yield LOGITS.failed(
+                f"step {step}: the golden logits have shape {list(want_TD.shape)}, the drafter gives {list(got_TD.shape)}",
+                expected=list(want_TD.shape),
+                actual=list(got_TD.shape),
+                where=where,
+            )
+            continue
+        live_T = want_TD.isfinite().all(1)
+        got_live_T = got_TD.isfinite().all(1)
+        if not live_T.any():
+            yield LOGITS.undecided(f"step {step}: the golden file has no live row", where=where, at=Depth.VERIFY)
+            continue
+        if (live_T != got_live_T).any():
+            row = int((live_T != got_live_T).nonzero()[0])
+            yield LOGITS.failed(
+                f"step {step}: row {row} has logits on one side only",
+                expected=bool(live_T[row]),
+                actual=bool(got_live_T[row]),
+                where=Where(file=golden.path.name, step=step, row=row),
+            )
+            continue
+        want_LD, got_LD = want_TD[live_T].double(), got_TD[live_T].double()
+        error_L = (want_LD - got_LD).abs().amax(1)
+        scale = max(1.0, float(want_LD.abs().max()))
+        worst = int(error_L.argmax())
+        row = int(live_T.nonzero()[worst])
+        figures = {
+            "max_error": float(error_L[worst]),
+            "median_row_error": float(error_L.median()),
+            "max_logit": scale,
+            "rows": len(error_L),
+        }
+        bound = tolerance * scale
+        if float(error_L[worst]) <= bound:
+            yield LOGITS.passed(
+                f"step {step}: {len(error_L)} rows within {bound:.1e} (worst {error_L[worst]:.1e})", where=where, evidence=figures
+            )
+        else:
+            beyond = [int(r) for r in live_T.nonzero().flatten()[error_L > bound][:8]]
+            yield LOGITS.failed(
+                f"step {step}: logits miss the golden rows by up to {error_L[worst]:.3g} (row {row}), "
+                f"{error_L[worst] / bound:.0f} times the bound; {int((error_L > bound).sum())} of {len(error_L)} rows are off",
+                expected=f"max difference <= {bound:.2e}",
+                actual=float(error_L[worst]),
+                where=Where(file=golden.path.name, step=step, row=row),
+                evidence={**figures, "rows_off": beyond},
+            )
