@@ -1,0 +1,194 @@
+"""Where two forwards of one drafter part: the first step, the first intermediate tensor, the first rows.
+
+Legend: R rows of a sequence, L alive rows of a step, W width of an intermediate tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from torch import Tensor
+
+from contract.findings import Check, Depth, Json, Rule, Severity, Where
+from contract.numerics.sinks import RowSummary, summarise
+from contract.numerics.statistics import compare
+from contract.numerics.tolerance import Tolerance
+from eagle3_contract.drafter.taps import Recorder
+
+EXACT: Final = Tolerance(median=1e-5, worst=1e-4, source="float32 forward")
+"""Bound where both forwards saw the same bits: the same code in float32 on one machine, up to the order of a sum."""
+GAIN: Final = 4.0
+"""How much one drafter pass may amplify a relative error of its input; the demo pair and SmolLM2's drafters stay below 3."""
+
+WORDS: Final = {
+    "fc_in": "the states that reach fc",
+    "fc_normed": "the norms before fc",
+    "fc_out": "fc",
+    "embedding_normed": "the embedding and its norm",
+    "hidden_normed": "the norm of the hidden stream",
+    "attn_in": "the attention's input",
+    "attn_out": "the attention (rope, window, heads, own keys)",
+    "mlp_out": "the MLP",
+    "out": "the residual",
+    "final_normed": "the final norm",
+    "logits": "the head",
+}
+
+LOGITS = Rule(
+    id="paths.logits",
+    title="Training path and inference path give the same logits",
+    severity=Severity.ERROR,
+    dimension="wiring",
+    why="The drafter was run with the contract's recipe and wiring on training states, and with the engine's recipe and wiring "
+    "on captured states. Where their "
+    "logits part, the engine runs another drafter than the one that was trained; text stays right, acceptance falls. A wrong "
+    "feedback or position shows only "
+    "from step 1 on, so every step is compared.",
+    remedy="Look at the place where the two paths part first: states mean the recipe, a norm or the residual means a wiring "
+    "flag, attention means rope or window.",
+    depth=Depth.VERIFY,
+)
+RULES: Final = (LOGITS,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parting:
+    """The first intermediate tensor beyond tolerance: step, name, per-row figures, and the first row beyond."""
+
+    step: int
+    name: str
+    summary: RowSummary
+    row: int
+
+    @property
+    def words(self) -> str:
+        return WORDS[self.name.rsplit(".", 1)[-1]]
+
+
+def first_parting(ours: Recorder, theirs: Recorder, bound: Tolerance) -> Parting | None:
+    """Walk the intermediate tensors in the order of computation, and name the first that differs.
+
+    A tensor that only one side has (fc is skipped, a norm is missing) is passed over: what follows it shows the difference.
+    """
+    for (step, name), a_LW in ours.values.items():
+        b_LW = theirs.values.get((step, name))
+        if b_LW is None or name == "logits":
+            continue
+        if a_LW.shape != b_LW.shape:
+            return Parting(step=step, name=name, summary=RowSummary(0, float("inf"), float("inf"), 0, ()), row=0)
+        summary, error_L = row_errors(b_LW, a_LW)
+        if not bound.allows(summary.median, summary.worst, summary.worst_sink):
+            beyond = (error_L > bound.worst) if bool((error_L > bound.worst).any()) else (error_L > bound.median)
+            at = int(beyond.nonzero()[0]) if bool(beyond.any()) else 0
+            return Parting(step=step, name=name, summary=summary, row=int(ours.rows[step][at]))
+    return None
+
+
+def row_errors(observed_LW: Tensor, reference_LW: Tensor) -> tuple[RowSummary, Tensor]:
+    """Per-row relative errors [L] and their summary; a row that is not finite on either side is infinitely far."""
+    rows = compare(observed_LW, reference_LW, histogram=False).rows
+    return summarise(rows), rows.error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathComparison:
+    """Both paths on one sample: logits per step (live rows, both sides), and where they part first."""
+
+    sample: str
+    steps: Sequence[RowSummary]
+    top1_equal: Sequence[float]
+    parting: Parting | None
+    bound: Tolerance
+
+
+def compare_paths(
+    sample: str,
+    training: Sequence[Tensor],
+    inference: Sequence[Tensor],
+    bound: Tolerance,
+    parting: Parting | None,
+) -> PathComparison:
+    """Compare the logits [R, DV] of every step on the rows that are alive on both sides.
+
+    The tail of a document has no token to be fed on either side; a row that is dead on one side only counts as infinitely far.
+    """
+    steps: list[RowSummary] = []
+    equal: list[float] = []
+    for want_RD, got_RD in zip(training, inference, strict=True):
+        live_R = want_RD.isfinite().all(1) | got_RD.isfinite().all(1)
+        want_LD, got_LD = want_RD[live_R], got_RD[live_R]
+        steps.append(row_errors(got_LD, want_LD)[0])
+        equal.append(float((want_LD.argmax(1) == got_LD.argmax(1)).double().mean()) if len(want_LD) else float("nan"))
+    return PathComparison(sample=sample, steps=steps, top1_equal=equal, parting=parting, bound=bound)
+
+
+def path_checks(comparisons: Sequence[PathComparison], *, reader: str) -> Iterator[Check]:
+    """One check per step over all samples; the message of a failure names where the paths part.
+
+    Args:
+        comparisons: one per sample.
+        reader: whose wiring the inference path has.
+    """
+    if not comparisons:
+        return
+    for step in range(len(comparisons[0].steps)):
+        ranked = sorted(comparisons, key=lambda c: c.steps[step].median, reverse=True)
+        over = [c for c in ranked if not _within(c, step)]
+        worst = over[0] if over else ranked[0]
+        summary = worst.steps[step]
+        agreement = sum(c.top1_equal[step] for c in comparisons) / len(comparisons)
+        evidence: dict[str, Json] = {
+            "per_sample": {
+                c.sample: {
+                    "median": c.steps[step].median,
+                    "worst": c.steps[step].worst,
+                    "worst_row": c.steps[step].worst_row,
+                    "top1_equal": c.top1_equal[step],
+                }
+                for c in comparisons
+            },
+            "tolerance": {"median": worst.bound.median, "worst": worst.bound.worst, "source": worst.bound.source},
+        }
+        figures = f"median {summary.median:.2g}, worst {summary.worst:.2g} in row {summary.worst_row}"
+        if not over:
+            yield LOGITS.passed(
+                f"step {step}: the logits of both paths agree on {len(comparisons)} samples ({figures} in {worst.sample}); top-1 "
+                f"equal in {agreement:.1%}",
+                where=Where(step=step),
+                evidence=evidence,
+            )
+            continue
+        place = ""
+        if worst.parting is not None:
+            p = worst.parting
+            evidence["parting"] = {"step": p.step, "tensor": p.name, "row": p.row, "median": p.summary.median, "worst": p.summary.worst}
+            place = f"; they part first at {p.name} of step {p.step} ({p.words}), from row {p.row} on"
+        yield LOGITS.failed(
+            f"step {step}: {reader} runs another drafter than training did: logits differ on {len(over)} of {len(comparisons)} samples "
+            f"({figures} in {worst.sample}), top-1 equal in {agreement:.1%}{place}",
+            expected=f"median <= {worst.bound.median:.2g}, worst <= {worst.bound.worst:.2g}",
+            actual=f"median {summary.median:.3g}, worst {summary.worst:.3g}",
+            where=Where(step=step, sample=worst.sample, row=summary.worst_row),
+            evidence=evidence,
+        )
+
+
+def _within(c: PathComparison, step: int) -> bool:
+    s = c.steps[step]
+    return c.bound.allows(s.median, s.worst, s.worst_sink)
+
+
+def bound_for(state_medians: Sequence[float], state_worsts: Sequence[float]) -> Tolerance:
+    """The logit bound that follows from how far the states themselves are apart on this sample.
+
+    Equal bits in, nearly equal bits out; noisy states may be amplified ``GAIN`` times. Capped where a single differing wiring
+    switch already shows.
+    """
+    median, worst = max(state_medians, default=0.0), max(state_worsts, default=0.0)
+    if median == 0.0 and worst == 0.0:
+        return EXACT
+    return Tolerance(
+        median=min(max(EXACT.median, GAIN * median), 0.2), worst=min(max(EXACT.worst, GAIN * worst), 0.5), source="distance of the states"
+    )
