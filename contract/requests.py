@@ -1,0 +1,140 @@
+"""What each command asks a kind to do. Paths are as the user gave them; nothing has been opened yet.
+
+An engine is named ``NAME[RUNNER]==VERSION``, runner and version optional. ``serve_args`` maps such a name to a server command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+Integrity: TypeAlias = Literal["headers", "values", "digests"]
+Executor: TypeAlias = Literal["local", "ray"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitRequest:
+    """``contract init``: write a contract for a drafter. ``settings`` are the answers given with ``--set``."""
+
+    drafter: str
+    trainer: str = "auto"
+    samples: str | None = None
+    target: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    out: str = "contract.yaml"
+    allow_pickle: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowRequest:
+    """``contract show``: a contract in words."""
+
+    spec: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRequest:
+    """``contract check``: files, and the engines' reading of them, against the contract."""
+
+    spec: str
+    engines: tuple[str, ...] = ()
+    target: str | None = None
+    serve_args: Mapping[str, str] = field(default_factory=dict)
+    integrity: Integrity = "headers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequest:
+    """``contract read``: what engines make of a checkpoint; no contract needed."""
+
+    drafter: str
+    engines: tuple[str, ...]
+    target: str | None = None
+    serve_args: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureRequest:
+    """``contract capture``: record what a running engine feeds the drafter. ``imitate`` names an engine whose reading decides it."""
+
+    spec: str
+    engine: str
+    target: str
+    out: str
+    prompts: str | None = None
+    samples: str | None = None
+    imitate: str | None = None
+    serve_args: Mapping[str, str] = field(default_factory=dict)
+    device: str = "auto"
+    allow_pickle: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftRequest:
+    """``contract draft``: the drafter alone, on given states. ``wiring`` is ``training`` or an engine."""
+
+    drafter: str
+    inputs: str
+    out: str
+    target: str | None = None
+    steps: int = 1
+    wiring: str = "training"
+    spec: str | None = None
+    device: str = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRequest:
+    """``contract verify``: training path against inference path."""
+
+    spec: str
+    samples: str | None = None
+    capture: str | None = None
+    engine: str | None = None
+    target: str | None = None
+    server: str | None = None
+    serve_args: Mapping[str, str] = field(default_factory=dict)
+    device: str = "auto"
+    executor: Executor = "local"
+    fail_fast: bool = False
+    allow_pickle: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffRequest:
+    """``contract diff``: two contracts, each a file or ``git:REV:path``."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRequest:
+    """``contract export``: the drafter's folder as each engine must find it to do what training did."""
+
+    spec: str
+    engines: tuple[str, ...]
+    out: str
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoRequest:
+    """``contract demo``: the embedded pair. ``keep`` is a folder to leave the files in; None for a temporary one."""
+
+    keep: str | None = None
+
+
+Request: TypeAlias = (
+    InitRequest
+    | ShowRequest
+    | CheckRequest
+    | ReadRequest
+    | CaptureRequest
+    | DraftRequest
+    | VerifyRequest
+    | DiffRequest
+    | ExportRequest
+    | DemoRequest
+)

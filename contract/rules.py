@@ -1,0 +1,84 @@
+"""Every rule there is: those of the core, and those of the installed kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from contract.errors import InternalError
+from contract.files.rules import RULES as FILE_RULES
+from contract.findings import Rule, Severity
+from contract.kinds import load_kinds
+from contract.source.rules import SOURCE_RULES
+from contract.structs.problems import STRUCT_RULES
+
+_USAGE: Final = "A command line that does not make sense must not verify something else instead."
+
+TOOL_RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        id="cli.command-not-provided",
+        title="The kind has the command that is asked for",
+        severity=Severity.ERROR,
+        dimension="tool",
+        why=_USAGE,
+        remedy="Use one of the commands that `contract --help` lists.",
+    ),
+    Rule(
+        id="cli.format-not-available",
+        title="The command has the format that is asked for",
+        severity=Severity.ERROR,
+        dimension="tool",
+        why="A command that verifies nothing has no test cases and no annotations: it writes text or json.",
+        remedy="Use --format text or --format json.",
+    ),
+    Rule(
+        id="cli.unknown-rule",
+        title="The rule that is to be explained exists",
+        severity=Severity.ERROR,
+        dimension="tool",
+        why=_USAGE,
+        remedy="`contract explain` without an argument lists every rule.",
+    ),
+    Rule(
+        id="tool.interrupted",
+        title="The run is not interrupted",
+        severity=Severity.ERROR,
+        dimension="tool",
+        why="Half a proof is no proof: what was not looked at could be what is wrong.",
+        remedy="Run it again to its end.",
+    ),
+    Rule(
+        id="tool.internal-error",
+        title="This program does not fail",
+        severity=Severity.ERROR,
+        dimension="tool",
+        why="A fault of the verifier says nothing about the drafter, so that it must not look like a verdict.",
+        remedy="Report the traceback as a bug, with the command line.",
+    ),
+    Rule(
+        id="tool.kind-broken",
+        title="Every installed kind can be imported",
+        severity=Severity.ERROR,
+        dimension="tool",
+        why="A contract of a kind that cannot be imported cannot be verified.",
+        remedy="Reinstall the package that brings the kind.",
+    ),
+)
+
+
+def core_rules() -> tuple[Rule, ...]:
+    """The rules of the core."""
+    return (*SOURCE_RULES, *STRUCT_RULES, *FILE_RULES.values(), *TOOL_RULES)
+
+
+def all_rules() -> Sequence[Rule]:
+    """The rules of the core and of every installed kind, by id.
+
+    Raises:
+        InternalError: two rules have one id.
+    """
+    found: dict[str, Rule] = {}
+    for rule in (*core_rules(), *(rule for kind in load_kinds() for rule in kind.rules())):
+        if found.setdefault(rule.id, rule) != rule:
+            raise InternalError(f"two rules have the id {rule.id}")
+    return [found[id_] for id_ in sorted(found)]
