@@ -113,10 +113,12 @@ OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "<": _less,
     ">": lambda left, right: _less(right, left),
     "in": lambda left, right: left in right,
+    "contains": lambda left, right: right in left,
+    "no multiple of": lambda left, right: _number(left) and _number(right) and left > right > 0 and left % right != 0,
     "not in": lambda left, right: left not in right,
     "is": lambda left, right: isinstance(left, {"dict": dict, "float": float, "str": str, "list": list}[right]),
 }
-_FALSE_WHEN_MISSING = frozenset({"truthy", "null", "==", "<", ">", "in", "is"})
+_FALSE_WHEN_MISSING = frozenset({"truthy", "null", "==", "<", ">", "in", "is", "contains", "no multiple of"})
 
 
 def holds(condition: Condition, scope: Scope) -> bool | None:

@@ -63,10 +63,13 @@ class DraftConfig:
             return self.defaults[path], Origin.DEFAULT
         value: Any = self.values
         for part in path.split("."):
-            if not isinstance(value, Mapping) or part not in value:
+            if isinstance(value, list) and part.isdigit() and int(part) < len(value):
+                value = value[int(part)]
+            elif isinstance(value, Mapping) and part in value:
+                value = value[part]
+            else:
                 return MISSING, Origin.DEFAULT
-            value = value[part]
-        self.read.add(self.key(path))
+        self.read.add(self.key(path.rsplit(".", 1)[0] if path.rsplit(".", 1)[-1].isdigit() else path))
         return value, self.origins.get(path, Origin.KEY)
 
     def key(self, path: str) -> str:

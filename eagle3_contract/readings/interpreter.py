@@ -70,12 +70,22 @@ def _parse(text: str) -> tuple[int, ...]:
 
 
 def _facts(view: DrafterView) -> dict[str, Any]:
-    facts: dict[str, Any] = {"name": view.name, "missing": list(view.missing_files), "speculators": "speculators_model_type" in view.config}
+    facts: dict[str, Any] = {"name": view.name.lower(), "missing": list(view.missing_files)}
+    if "speculators_model_type" in view.config:
+        facts["algorithm"] = view.config["speculators_model_type"]
+        facts["tokens"] = _proposed(view.config)
     maps = [h.shape[0] for tensors in view.files.values() for n, h in tensors.items() if "d2t" in n and len(h.shape) == 1]
     if maps:
         facts["d2t.rows"] = maps[-1]
         facts["d2t.lowest"], facts["d2t.highest"] = view.d2t_span or (UNKNOWN, UNKNOWN)
     return facts
+
+
+def _proposed(config: Mapping[str, Any]) -> Any:
+    """The token count that a speculators config proposes; MISSING if its structure is another one."""
+    methods = (config.get("speculators_config") or {}).get("proposal_methods") or [{}]
+    first = methods[0] if isinstance(methods, list) else {}
+    return first.get("speculative_tokens", MISSING) if isinstance(first, Mapping) else MISSING
 
 
 def _class(profile: Profile, view: DrafterView, state: State) -> tuple[DraftClass | None, Field]:

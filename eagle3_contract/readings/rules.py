@@ -212,7 +212,8 @@ class Capture:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Param(Ranged):
     """A parameter of the drafter as the engine names it (``{i}`` = layer). ``shape`` are sums over symbols (``IN`` = the input width
-    of the layer's attention). ``with_`` names a tensor that must be in the file too, else this one is dropped."""
+    of the layer's attention). ``with_`` names a tensor that must be in the file too, else
+    this one is dropped; ``called`` is its name in files where that is another one."""
 
     name: str
     shape: tuple[str, ...]
@@ -220,6 +221,7 @@ class Param(Ranged):
     load: Load = Load.EXACT
     when: Condition | None = None
     with_: str = ""
+    called: str = ""
 
 
 class NameOp(StrEnum):

@@ -176,5 +176,5 @@ def _missing(existing: Mapping[str, Slot], fed: set[str | None], replaced: set[s
         if slot.name in fed or slot.param.missing is Fate.DROPPED:
             continue
         fate = Fate.SHARED_FROM_TARGET if slot.name in replaced else slot.param.missing
-        name = slot.name.removeprefix("model.").replace("midlayer.", "layers.0.")
+        name = slot.param.called or slot.name.removeprefix("model.").replace("midlayer.", "layers.0.")
         yield TensorFate(name.replace("layers.0.", "midlayer.") if midlayer else name, fate, None, slot.name)

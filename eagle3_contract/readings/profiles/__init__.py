@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from eagle3_contract.readings.profiles.sglang import SGLANG
+from eagle3_contract.readings.profiles.vllm import VLLM
 from eagle3_contract.readings.rules import Profile
 
-PROFILES: dict[str, Profile] = {p.engine: p for p in (SGLANG,)}
+PROFILES: dict[str, Profile] = {p.engine: p for p in (SGLANG, VLLM)}
 """Every profile by the name of its engine."""

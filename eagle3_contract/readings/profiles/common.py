@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eagle3_contract.readings.conditions import absent, equal, every, one_of
+from eagle3_contract.readings.conditions import absent, equal, every, one_of, unlike
 from eagle3_contract.readings.rules import Fate, Guard, Hit, Key, Load, Param, Phase, Rule, default, fixed
 
 SYMBOLS = {
@@ -25,6 +25,8 @@ SYMBOLS = {
     "MAXPOS": "cfg:max_position_embeddings",
     "FACTOR": "cfg:rope_parameters.factor",
     "PART": "cfg:rope_parameters.partial_rotary_factor",
+    "MML": "field:serve.max_model_len",
+    "NPRED": "cfg:n_predict",
     "HC": "cfg:hidden_size",
     "NHC": "cfg:num_attention_heads",
     "QLORA": "field:mla.q_lora_rank",
@@ -121,14 +123,14 @@ def attention_params(prefix: str) -> tuple[Param, ...]:
 
 def mla_params(prefix: str, *, together: bool) -> tuple[Param, ...]:
     """Latent attention of a drafter layer. ``together``: the two down projections load only as a pair (SGLang caches one until the other comes)."""
-    missing = Fate.MISSING_UNINITIALISED
+    missing, low_rank = Fate.MISSING_UNINITIALISED, unlike("field:mla.q_lora_rank", None)
     q_pair, kv_pair = "q_a_proj.weight", "kv_a_proj_with_mqa.weight"
     return (
-        Param(name=f"{prefix}.self_attn.{q_pair}", shape=("QLORA", "IN"), missing=missing, with_=kv_pair if together else ""),
+        Param(name=f"{prefix}.self_attn.{q_pair}", shape=("QLORA", "IN"), missing=missing, when=low_rank, with_=kv_pair if together else ""),
         Param(name=f"{prefix}.self_attn.{kv_pair}", shape=("KVLORA+ROPE", "IN"), missing=missing, with_=q_pair if together else ""),
-        Param(name=f"{prefix}.self_attn.q_a_layernorm.weight", shape=("QLORA",), missing=Fate.MISSING_ONES),
+        Param(name=f"{prefix}.self_attn.q_a_layernorm.weight", shape=("QLORA",), missing=Fate.MISSING_ONES, when=low_rank),
         Param(name=f"{prefix}.self_attn.kv_a_layernorm.weight", shape=("KVLORA",), missing=Fate.MISSING_ONES),
-        Param(name=f"{prefix}.self_attn.q_b_proj.weight", shape=("NH*NOPE+NH*ROPE", "QLORA"), load=Load.ROWS, missing=missing),
+        Param(name=f"{prefix}.self_attn.q_b_proj.weight", shape=("NH*NOPE+NH*ROPE", "QLORA"), load=Load.ROWS, missing=missing, when=low_rank),
         Param(name=f"{prefix}.self_attn.kv_b_proj.weight", shape=("NH*NOPE+NH*VD", "KVLORA"), load=Load.ROWS, missing=missing),
         Param(name=f"{prefix}.self_attn.o_proj.weight", shape=("H", "NH*VD"), load=Load.COLUMNS, missing=missing),
     )
