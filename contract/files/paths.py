@@ -238,6 +238,7 @@ class Folder:
     def __init__(self, path: str | Path) -> None:
         """Raises InputRejected if the path is no readable folder."""
         self.path = Path(path)
+        self.fd = -1  # __del__ runs even if the open fails
         try:
             self.fd = os.open(path, _FOLDER_FLAGS)
         except (OSError, ValueError) as error:
