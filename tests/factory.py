@@ -26,6 +26,12 @@ DIGEST = "sha256:" + "0" * 64
 LAYERS = 8
 MLA = Mla(q_lora_rank=12, kv_lora_rank=8, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8)
 _CODES = {"bfloat16": "BF16", "float16": "F16", "float32": "F32", "int64": "I64", "int32": "I32", "int16": "I16", "bool": "BOOL"}
+AS_THEY_ARE = (
+    *("layers", "hidden_size", "intermediate_size", "heads", "kv_heads", "head_dim", "fc_applied", "fc_bias", "hidden_norm", "double_norm"),
+    *("norm_before_residual", "final_norm", "window", "window_follows_steps", "qk_norm", "qkv_bias", "o_bias", "mlp_bias"),
+    *("rms_norm_eps", "hidden_act", "attention_scale", "logit_scale"),
+)
+"""Fields of ``Wiring`` that the contract has under the same name and value."""
 
 
 @dataclass
@@ -152,13 +158,13 @@ def _weights(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def _contract(w: Wiring, boundaries: Sequence[State], tensors: Mapping[str, Tensor], full: bool, layers: int) -> dict[str, Any]:
-    rope = {"type": w.rope.type, "theta": w.rope.theta, "scaling": {k: list(v) if isinstance(v, tuple) else v for k, v in w.rope.scaling.items()}}
+    rope = {
+        "type": w.rope.type,
+        "theta": w.rope.theta,
+        "scaling": {k: list(v) if isinstance(v, tuple) else v for k, v in w.rope.scaling.items()},
+    }
     rope |= {"table_length": w.rope.table_length or 256, "rotary_dim": w.rope.rotary_dim or w.head_dim, "interleaved": w.rope.interleaved}
-    same = (
-        "layers hidden_size intermediate_size heads kv_heads head_dim fc_applied fc_bias hidden_norm double_norm norm_before_residual final_norm "
-        "window window_follows_steps qk_norm qkv_bias o_bias mlp_bias rms_norm_eps hidden_act attention_scale logit_scale"
-    ).split()
-    wiring: dict[str, Any] = {"architecture": "LlamaForCausalLMEagle3"} | {name: getattr(w, name) for name in same}
+    wiring: dict[str, Any] = {"architecture": "LlamaForCausalLMEagle3"} | {name: getattr(w, name) for name in AS_THEY_ARE}
     wiring |= {name: getattr(w, name).value for name in ("attention", "feedback", "concat_order", "embedding", "lm_head")}
     wiring |= {"norms_before_fc": [n.value for n in w.norms_before_fc], "rope": rope}
     wiring["later_layer_norm"] = (LaterLayerNorm.NONE if w.layers == 1 else w.later_layer_norm).value
@@ -249,7 +255,9 @@ def _config(w: Wiring, ids: Sequence[int] | None, layout: str, dtype: str, targe
         "tie_word_embeddings": w.lm_head in (Owner.TIED_TO_OWN, Owner.TIED_TO_TARGET),
     }
     if w.rope.type != "default":
-        decoder["rope_scaling"] = {"rope_type": w.rope.type} | {k: list(v) if isinstance(v, tuple) else v for k, v in w.rope.scaling.items()}
+        decoder["rope_scaling"] = {"rope_type": w.rope.type} | {
+            k: list(v) if isinstance(v, tuple) else v for k, v in w.rope.scaling.items()
+        }
     if w.window is not None:
         decoder["sliding_window"] = w.window
     if w.attention is Attention.MLA and w.mla is not None:
@@ -258,7 +266,11 @@ def _config(w: Wiring, ids: Sequence[int] | None, layout: str, dtype: str, targe
     flags: dict[str, Any] = {"draft_vocab_size": w.draft_vocab_size}
     if w.target_hidden_size != w.hidden_size:
         flags["target_hidden_size"] = w.target_hidden_size
-    for name, on in (("norm_before_residual", w.norm_before_residual), ("norm_output", w.feedback.value == "post_norm"), ("bias", w.fc_bias)):
+    for name, on in (
+        ("norm_before_residual", w.norm_before_residual),
+        ("norm_output", w.feedback.value == "post_norm"),
+        ("bias", w.fc_bias),
+    ):
         if on or (layout == "speculators" and name != "bias"):
             flags[name] = on
     for name, norm in (("norm_before_fc", NormBeforeFc.INPUT_NORM), ("fc_norm", NormBeforeFc.FC_NORM)):
@@ -266,7 +278,12 @@ def _config(w: Wiring, ids: Sequence[int] | None, layout: str, dtype: str, targe
             flags[name] = True
     architecture = "Eagle3DeepseekV2ForCausalLM" if w.attention is Attention.MLA else "LlamaForCausalLMEagle3"
     if layout == "speculators":
-        config = {"architectures": ["Eagle3DraftModel"], "speculators_model_type": "eagle3", "dtype": dtype, "transformer_layer_config": decoder}
+        config = {
+            "architectures": ["Eagle3DraftModel"],
+            "speculators_model_type": "eagle3",
+            "dtype": dtype,
+            "transformer_layer_config": decoder,
+        }
         config |= flags | {"tie_word_embeddings": decoder["tie_word_embeddings"]}
     else:
         config = {"architectures": [architecture], "torch_dtype": dtype} | decoder | flags

@@ -165,13 +165,16 @@ def _kind(ctx: CheckContext, verdict: MapVerdict, because: str, where: Where) ->
         return MAP.undecided(f"d2t could be an offset map or absolute ids: {because}", where=where)
     if stated is None:
         return MAP.passed(f"d2t is {kind}: {because}")
-    same_ids = kind == "identity" and stated == "offset"
-    if kind == stated or same_ids:
-        return MAP.passed(f"d2t is {kind}{' (an offset map of zeros)' if same_ids else ''}: {because}", expected=stated, actual=kind)
-    served = ""
+    zeros = kind == "identity" and stated == "offset"
+    whole = ctx.value("vocab", "draft_size") == ctx.value("vocab", "target_size")
+    if kind == stated or (zeros and whole):
+        return MAP.passed(f"d2t is {kind}{' (an offset map of zeros)' if zeros else ''}: {because}", expected=stated, actual=kind)
+    why = ""
     if kind == "absolute":
-        served = ". SGLang 0.5.23 and vLLM 0.32.0 add i to it all the same: wrong tokens, or an index error beyond the vocabulary"
-    return MAP.failed(f"d2t is {kind}, the contract says {stated}{served} ({because})", expected=stated, actual=kind, where=where)
+        why = ". SGLang 0.5.23 and vLLM 0.32.0 add i to it all the same: wrong tokens, or an index error beyond the vocabulary"
+    elif zeros:
+        why = ". A map of zeros for a reduced vocabulary is a buffer that was never written: only the first target ids could be drafted"
+    return MAP.failed(f"d2t is {kind}, the contract says {stated}{why} ({because})", expected=stated, actual=kind, where=where)
 
 
 def _t2d(ctx: CheckContext, verdict: MapVerdict) -> Iterator[Check]:

@@ -1,0 +1,82 @@
+"""Every seeded fault is found under its rule, and its clean twin is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contract.findings import Check, ExitCode, Rule, Severity, Status
+from contract.reporting import Report
+from eagle3_contract.check import ALL_RULES
+from eagle3_contract.check.run import check_spec
+from incidents.case import Case
+from incidents.cases_config import CASES as CONFIG
+from incidents.cases_files import CASES as FILES
+from incidents.cases_recipe import CASES as RECIPE
+
+CASES: tuple[Case, ...] = (*FILES, *RECIPE, *CONFIG)
+
+
+def run(case: Case, folder: Path, *, broken: bool) -> Report:
+    pair = case.base()
+    if broken:
+        case.change(pair)
+    spec = pair.write(folder / "drafter")
+    if broken:
+        case.after(folder / "drafter")
+    target = None if case.target is None else case.target(folder / "target")
+    return check_spec(spec, target=target, integrity=case.integrity)
+
+
+def spoken(report: Report, rule: str) -> list[Check]:
+    return [c for c in report.checks if c.rule == rule and c.status in (Status.FAILED, Status.UNKNOWN)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_fault_is_found(case: Case, tmp_path: Path) -> None:
+    report = run(case, tmp_path, broken=True)
+    found = spoken(report, case.rule)
+    assert found, [f"{c.rule}: {c.message}" for c in report.checks if c.status is Status.FAILED]
+    text = " | ".join(c.message for c in found)
+    assert all(words in text for words in case.says), text
+    assert all(c.fix for c in found if c.status is Status.FAILED)
+    assert int(report.exit_code) == case.exit
+    clean = {c.message for c in spoken(run(case, tmp_path / "twin", broken=False), case.rule)}
+    assert {c.message for c in found} - clean
+    if case.exit == 1 and not case.warns:
+        assert any(c.status is Status.FAILED for c in found)
+    if case.warns or case.exit == 0:
+        assert all(c.severity is not Severity.ERROR for c in found)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_clean_twin_is_kept(case: Case, tmp_path: Path) -> None:
+    report = run(case, tmp_path, broken=False)
+    assert report.exit_code is ExitCode.KEPT, [
+        f"{c.rule}: {c.message}" for c in report.checks if c.status in (Status.FAILED, Status.UNKNOWN)
+    ]
+    passed = {c.rule for c in report.checks if c.status is Status.PASSED}
+    assert len(passed) > 30
+
+
+def test_names_are_unique() -> None:
+    assert len({c.name for c in CASES}) == len(CASES)
+
+
+def test_every_rule_has_a_case() -> None:
+    assert {r.id for r in ALL_RULES} - {c.rule for c in CASES} == set()
+
+
+@pytest.mark.parametrize("rule", ALL_RULES, ids=lambda r: r.id)
+def test_rule_is_documented(rule: Rule) -> None:
+    assert rule.title
+    assert not rule.title.endswith(".")
+    assert len(rule.why) > 20
+    assert len(rule.remedy) > 10
+    assert rule.id.count(".") == 1
+    assert rule.severity in Severity
+
+
+def test_rule_ids_are_unique() -> None:
+    assert len({r.id for r in ALL_RULES}) == len(ALL_RULES)
