@@ -16,6 +16,14 @@ _USAGE: Final = "A command line that does not make sense must not verify somethi
 
 TOOL_RULES: Final[tuple[Rule, ...]] = (
     Rule(
+        id="cli.bad-setting",
+        title="Every --set is FIELD=VALUE, each field once",
+        severity=Severity.ERROR,
+        dimension="tool",
+        why=_USAGE,
+        remedy="Write each field once, such as --set wiring.feedback=pre_norm.",
+    ),
+    Rule(
         id="cli.command-not-provided",
         title="The kind has the command that is asked for",
         severity=Severity.ERROR,

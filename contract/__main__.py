@@ -1,0 +1,5 @@
+"""``python -m contract`` is ``contract``."""
+
+from contract.cli.main import run
+
+run()

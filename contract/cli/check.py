@@ -1,0 +1,39 @@
+"""``contract check SPEC``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import click
+
+from contract.cli.params import Output, engines_option, formats_option, serve_args_option, target_option
+from contract.cli.perform import perform_request
+from contract.kinds import kind_of_spec
+from contract.requests import CheckRequest, Integrity
+
+
+@click.command("check")
+@click.argument("spec")
+@engines_option()
+@target_option
+@serve_args_option
+@click.option(
+    "--integrity",
+    type=click.Choice(["headers", "values", "digests"]),
+    default="headers",
+    show_default=True,
+    help="How much of the weights to read: headers only, sampled values, or every byte.",
+)
+@formats_option
+def command(
+    spec: str,
+    engines: tuple[str, ...],
+    target: str | None,
+    serve_args: Mapping[str, str],
+    integrity: str,
+    outputs: tuple[Output, ...],
+) -> int:
+    """Compare the drafter's files, and each engine's reading of them, with the contract SPEC."""
+    request = CheckRequest(spec=spec, engines=engines, target=target, serve_args=serve_args, integrity=cast(Integrity, integrity))
+    return perform_request(lambda: kind_of_spec(spec), "check", request, outputs)

@@ -1,0 +1,92 @@
+"""Write results: one format to stdout and any number to files, each whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from contract.answers import Answer, Result
+from contract.cli.params import Output
+from contract.errors import InputRejected, UsageError
+from contract.report.escape import json_text, visible
+from contract.report.registry import render
+from contract.report.style import PLAIN, style_for
+from contract.reporting import Report
+
+DEFAULT: Final = (Output("text"),)
+STEP_SUMMARY_BYTES: Final = 1024 * 1024
+"""GitHub drops a step summary above 1 MiB."""
+
+
+def emit(result: Result, outputs: Sequence[Output]) -> int:
+    """Write a result in every format asked for (text if none), files first; the exit code.
+
+    Raises:
+        UsageError: an answer has no such format.
+        InputRejected: files.write-failed.
+        BrokenPipeError: whoever read stdout has gone.
+    """
+    wanted = outputs or DEFAULT
+    for output in sorted(wanted, key=lambda o: o.file is None):
+        text = _rendered(result, output)
+        if output.file is not None:
+            from contract.files.atomic import atomic_write
+
+            atomic_write(output.file, text)
+        else:
+            _write_stdout(text, "utf-8" if output.format != "text" else None)
+    if isinstance(result, Report) and any(output.format == "github" for output in wanted):
+        _append_step_summary(result)
+    return int(result.exit_code)
+
+
+def _rendered(result: Result, output: Output) -> str:
+    if isinstance(result, Report):
+        return render(result, output.format, PLAIN if output.file else style_for(sys.stdout, os.environ))
+    return _answer(result, output.format)
+
+
+def _answer(answer: Answer, form: str) -> str:
+    if form == "json":
+        return json_text(answer.data, indent=2) + "\n"
+    if form == "text":
+        return "".join(visible(line) + "\n" for line in answer.text.rstrip("\n").split("\n"))
+    raise UsageError(
+        f"this command verifies nothing, so that it has no format {form}",
+        rule="cli.format-not-available",
+        fix="Use --format text or --format json.",
+    )
+
+
+def _write_stdout(text: str, encoding: str | None) -> None:
+    if sys.stdout is None:
+        raise InputRejected("stdout is closed", rule="files.write-failed", fix="Name a file: --format json=report.json.")
+    data = text.encode(encoding or sys.stdout.encoding or "ascii", "backslashreplace")
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise InputRejected(
+            f"stdout: {error.strerror}", rule="files.write-failed", fix="Make room where stdout goes, or name a file."
+        ) from error
+
+
+def _append_step_summary(report: Report) -> None:
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    text = render(report, "markdown").encode()
+    try:
+        with open(path, "ab") as file:
+            room = STEP_SUMMARY_BYTES - file.tell()
+            # Cut at a line, so that no table row is torn.
+            file.write(text if len(text) <= room else text[: max(0, room)].rpartition(b"\n")[0])
+    except OSError as error:
+        raise InputRejected(
+            f"the step summary cannot be written: {error.strerror}", rule="files.write-failed", fix="Unset GITHUB_STEP_SUMMARY."
+        ) from error

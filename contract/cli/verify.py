@@ -1,0 +1,64 @@
+"""``contract verify SPEC``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import click
+
+from contract.cli.logs import configure_logs, log_options
+from contract.cli.params import Output, allow_pickle_option, device_option, formats_option, serve_args_option
+from contract.cli.perform import perform_request
+from contract.kinds import kind_of_spec
+from contract.requests import Executor, VerifyRequest
+
+
+@click.command("verify")
+@click.argument("spec")
+@click.option("--samples", metavar="PATH", help="Training samples.")
+@click.option("--capture", metavar="BUNDLE", help="What an engine fed the drafter, recorded by `contract capture`.")
+@click.option("--engine", metavar="NAME[RUNNER]==VERSION", help="Capture now, from this engine.")
+@click.option("--target", metavar="DIR", help="The target model.")
+@click.option("--server", metavar="URL", help="A running server.")
+@serve_args_option
+@device_option
+@click.option("--executor", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="Where to compute.")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first failed check.")
+@allow_pickle_option
+@log_options
+@formats_option
+def command(
+    spec: str,
+    samples: str | None,
+    capture: str | None,
+    engine: str | None,
+    target: str | None,
+    server: str | None,
+    serve_args: Mapping[str, str],
+    device: str,
+    executor: str,
+    fail_fast: bool,
+    allow_pickle: bool,
+    log: str,
+    verbose: bool,
+    outputs: tuple[Output, ...],
+) -> int:
+    """Run the drafter on the training path and on the inference path of the contract SPEC, and say where and why they part."""
+    if sum(given is not None for given in (capture, engine, server)) > 1:
+        raise click.UsageError("give at most one of --capture, --engine and --server")
+    configure_logs(log, verbose=verbose)
+    request = VerifyRequest(
+        spec=spec,
+        samples=samples,
+        capture=capture,
+        engine=engine,
+        target=target,
+        server=server,
+        serve_args=serve_args,
+        device=device,
+        executor=cast(Executor, executor),
+        fail_fast=fail_fast,
+        allow_pickle=allow_pickle,
+    )
+    return perform_request(lambda: kind_of_spec(spec), "verify", request, outputs)
