@@ -218,7 +218,7 @@ def _contract(w: Wiring, boundaries: Sequence[State], tensors: Mapping[str, Tens
                 "packed": False,
                 "loss_mask_rule": "mask_of_state",
             },
-            "samples": {"count": 0, "states": list(boundaries), "manifest": {}},
+            "samples": {"path": None, "count": 0, "states": list(boundaries), "manifest": {}},
             "metrics": {"definition": "specforge.acc", "accuracy": [0.7]},
         },
         "golden": None,

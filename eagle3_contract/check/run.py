@@ -121,7 +121,8 @@ def check_loaded(
 def _beside(loaded: LoadedContract) -> frozenset[str]:
     """Names in the drafter's folder that the contract itself accounts for: its own file, its waivers, golden rows, samples."""
     contract = loaded.contract
-    names = [loaded.path.name, *contract.training.samples.manifest]
+    samples = contract.training.samples
+    names = [loaded.path.name, *(f"{samples.path or '.'}/{name}" for name in samples.manifest)]
     if contract.golden is not None:
         names.append(contract.golden.file)
     home, drafter = loaded.folder.resolve(), loaded.drafter_folder.resolve()

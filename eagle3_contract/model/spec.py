@@ -139,9 +139,7 @@ class WiringSpec(_Section, frozen=True, kw_only=True):
     window: Annotated[Stated[Size | None], Meta(description="Sliding window in keys, the query's own included; null for full attention.")]
     window_follows_steps: Annotated[
         Stated[bool],
-        Meta(
-            description="Whether a later step's window moves on with it, as in a KV cache, or stays at the row (speculators); true without one."
-        ),
+        Meta(description="Whether a later step's window moves on with it, as in a KV cache, or stays at the row (speculators)."),
     ]
     qk_norm: Stated[bool]
     qkv_bias: Stated[bool]
@@ -202,12 +200,17 @@ class TrainingData(_Section, frozen=True, kw_only=True):
 
 
 class Samples(_Section, frozen=True, kw_only=True):
-    count: Count
+    path: Annotated[
+        str | None, Meta(description="Folder of the committed samples, relative to the contract file; null when they are kept elsewhere.")
+    ]
+    count: Annotated[Count, Meta(description="Number of samples in the manifest.")]
     states: Annotated[
         Stated[list[Boundary | Literal["final_norm"]]],
         Meta(description="The states a sample stores besides the target's last one, in stored order; the recipe picks from these."),
     ]
-    manifest: Annotated[dict[str, Digest], Meta(description="Every committed sample file and its digest; each must be there and be used.")]
+    manifest: Annotated[
+        dict[str, Digest], Meta(description="Every sample file, named relative to the samples' folder, and its digest; each must be used.")
+    ]
 
 
 MetricName = Literal[
