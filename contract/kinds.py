@@ -89,7 +89,7 @@ def load_kind(name: str) -> Kind:
         )
     try:
         kind = found[name].load()
-    except (ImportError, AttributeError) as error:
+    except Exception as error:
         raise ToolError(
             f"the kind {name!r} cannot be imported: {error}",
             rule="tool.kind-broken",

@@ -38,7 +38,7 @@ def examine() -> Answer:
     required = {name: _version(name) for name in REQUIRED}
     optional = {name: _version(name) for name in OPTIONAL}
     kinds = {name: _kind(name) for name in kind_names()}
-    broken = [name for name, found in required.items() if found is None] + [n for n, said in kinds.items() if "broken" in said]
+    broken = [name for name, found in required.items() if found is None] + [name for name, found in kinds.items() if isinstance(found, str)]
     lines = [f"python {platform.python_version()} on {platform.system()} {platform.machine()}, stdout {sys.stdout.encoding}"]
     lines += [f"yaml parser: {'libyaml' if _has_libyaml() else 'pure Python (slower, same result)'}"]
     lines += [f"{name} {found or 'MISSING (required)'}" for name, found in required.items()]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from contract.answers import Answer, Result
+from contract.answers import Result
 from contract.cli.params import Output
+from contract.cli.say import checks_of, forget_stdout, say_error
 from contract.errors import InputRejected, UsageError
+from contract.findings import ExitCode
 from contract.report.escape import json_text, visible
 from contract.report.registry import render
 from contract.report.style import PLAIN, style_for
@@ -23,41 +26,57 @@ STEP_SUMMARY_BYTES: Final = 1024 * 1024
 def emit(result: Result, outputs: Sequence[Output]) -> int:
     """Write a result in every format asked for (text if none), files first; the exit code.
 
+    A place that cannot be written is told on stderr and in the reports that are still to come, and makes the exit code 2. If whoever
+    read stdout has gone, the exit code is 2 without a word.
+
     Raises:
         UsageError: an answer has no such format.
-        InputRejected: files.write-failed.
-        BrokenPipeError: whoever read stdout has gone.
     """
-    wanted = outputs or DEFAULT
-    for output in sorted(wanted, key=lambda o: o.file is None):
-        text = _rendered(result, output)
-        if output.file is not None:
-            from contract.files.atomic import atomic_write
+    wanted = sorted(outputs or DEFAULT, key=lambda output: output.file is None)
+    for output in wanted:
+        _require(result, output.format)
+    code = int(result.exit_code)
+    for output in wanted:
+        try:
+            _write(result, output)
+        except BrokenPipeError:
+            forget_stdout()
+            code = int(ExitCode.UNUSABLE)
+        except InputRejected as error:
+            say_error(error)
+            code = int(ExitCode.UNUSABLE)
+            if isinstance(result, Report):
+                result = replace(result, checks=[*result.checks, *checks_of(error)])
+    return code
 
-            atomic_write(output.file, text)
-        else:
-            _write_stdout(text, "utf-8" if output.format != "text" else None)
-    if isinstance(result, Report) and any(output.format == "github" for output in wanted):
+
+def _write(result: Result, output: Output) -> None:
+    text = _rendered(result, output)
+    if output.file is not None:
+        from contract.files.atomic import atomic_write
+
+        atomic_write(output.file, text)
+    else:
+        _write_stdout(text, "utf-8" if output.format != "text" else None)
+    if isinstance(result, Report) and output.format == "github":
         _append_step_summary(result)
-    return int(result.exit_code)
+
+
+def _require(result: Result, form: str) -> None:
+    if not isinstance(result, Report) and form not in ("text", "json"):
+        raise UsageError(
+            f"this command verifies nothing, so that it has no format {form}",
+            rule="cli.format-not-available",
+            fix="Use --format text or --format json.",
+        )
 
 
 def _rendered(result: Result, output: Output) -> str:
     if isinstance(result, Report):
-        return render(result, output.format, PLAIN if output.file else style_for(sys.stdout, os.environ))
-    return _answer(result, output.format)
-
-
-def _answer(answer: Answer, form: str) -> str:
-    if form == "json":
-        return json_text(answer.data, indent=2) + "\n"
-    if form == "text":
-        return "".join(visible(line) + "\n" for line in answer.text.rstrip("\n").split("\n"))
-    raise UsageError(
-        f"this command verifies nothing, so that it has no format {form}",
-        rule="cli.format-not-available",
-        fix="Use --format text or --format json.",
-    )
+        return render(result, output.format, PLAIN if output.file or sys.stdout is None else style_for(sys.stdout, os.environ))
+    if output.format == "json":
+        return json_text(result.data, indent=2) + "\n"
+    return "".join(visible(line) + "\n" for line in result.text.rstrip("\n").split("\n"))
 
 
 def _write_stdout(text: str, encoding: str | None) -> None:

@@ -11,6 +11,7 @@ import click
 
 from contract import __version__
 from contract.cli.group import ContractGroup
+from contract.cli.say import forget_stdout, say_fault
 from contract.findings import ExitCode
 
 
@@ -34,8 +35,11 @@ def main(argv: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("error: interrupted, fix: run it again to its end", err=True)
         return int(ExitCode.UNUSABLE)
-    except BrokenPipeError:
-        _forget_stdout()
+    except SystemExit:
+        # click does this, with 1, when whoever read the help page has gone.
+        return int(ExitCode.UNUSABLE)
+    except Exception as error:  # noqa: BLE001 -- the outermost boundary: an uncaught fault would exit 1, which means "violated"
+        say_fault(error)
         return int(ExitCode.UNUSABLE)
     return code if isinstance(code, int) else int(ExitCode.KEPT)
 
@@ -45,9 +49,10 @@ def run() -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     code = main(sys.argv[1:])
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
-        _forget_stdout()
+        forget_stdout()
         code = int(ExitCode.UNUSABLE)
     sys.exit(code)
 
@@ -55,10 +60,3 @@ def run() -> None:
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     # SIGTERM ends a run as Ctrl-C does: with a report that is marked incomplete.
     raise KeyboardInterrupt
-
-
-def _forget_stdout() -> None:
-    """The reader has gone: nothing more may be written, not even by the interpreter's flush at exit."""
-    import os
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

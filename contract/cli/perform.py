@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Final
@@ -11,15 +9,14 @@ from typing import Final
 from contract.answers import Result
 from contract.cli.emit import emit
 from contract.cli.params import Output
-from contract.errors import InternalError, ToolError, UserError
-from contract.findings import Check, Json, check_from_error
+from contract.cli.say import checks_of, say_error, say_fault
+from contract.errors import ToolError, UserError
+from contract.findings import Check, Json
 from contract.kinds import Kind, execute
-from contract.report.escape import visible
 from contract.reporting import Report
 from contract.requests import Request
 
 _SUBJECT: Final = ("spec", "drafter", "old", "new", "engines", "engine", "imitate", "wiring", "target", "samples", "capture", "server")
-SHOWN_PROBLEMS: Final = 50
 
 
 def perform(command: str, body: Callable[[], Result], outputs: Sequence[Output], *, subject: Mapping[str, Json] | None = None) -> int:
@@ -37,17 +34,14 @@ def perform(command: str, body: Callable[[], Result], outputs: Sequence[Output],
     try:
         return emit(body(), outputs)
     except UserError as error:
-        for line in error_lines(error):
-            print_error(line)
+        say_error(error)
         return unusable(*checks_of(error))
     except KeyboardInterrupt:
         stopped = ToolError("interrupted: half a proof is no proof", rule="tool.interrupted", fix="Run it again to its end.")
-        print_error(error_lines(stopped)[0])
-        return unusable(check_from_error(stopped, dimension="tool"), complete=False)
-    except BrokenPipeError:
-        raise
+        say_error(stopped)
+        return unusable(*checks_of(stopped), complete=False)
     except Exception as error:  # noqa: BLE001 -- the outermost boundary: an uncaught fault would exit 1, which means "violated"
-        return unusable(_internal(error))
+        return unusable(say_fault(error))
 
 
 def perform_request(kind: Callable[[], Kind], command: str, request: Request, outputs: Sequence[Output]) -> int:
@@ -59,38 +53,3 @@ def subject_of(request: Request) -> dict[str, Json]:
     """What a request looks at, as a report names it."""
     stated = {f.name: getattr(request, f.name) for f in fields(request)}
     return {name: list(v) if isinstance(v, tuple) else v for name in _SUBJECT if (v := stated.get(name))}
-
-
-def checks_of(error: UserError) -> list[Check]:
-    """The checks that an error leaves: all problems of a contract, or the one that it is."""
-    return list(getattr(error, "problems", ())) or [check_from_error(error)]
-
-
-def error_lines(error: UserError) -> list[str]:
-    """``error: contract.yaml:3:1: ... [rule], fix: ...``, a line for each problem."""
-    checks = checks_of(error)
-    lines = [_line(check) for check in checks[:SHOWN_PROBLEMS]]
-    return lines + ([f"error: {len(checks) - SHOWN_PROBLEMS} more problems"] if len(checks) > SHOWN_PROBLEMS else [])
-
-
-def print_error(line: str) -> None:
-    """One line on stderr, in which no character acts."""
-    sys.stderr.write(visible(line) + "\n")
-
-
-def _line(check: Check) -> str:
-    place = f"{check.where}: " if check.where is not None and str(check.where) else ""
-    return f"error: {place}{check.message} [{check.rule}], fix: {check.fix}"
-
-
-def _internal(error: Exception) -> Check:
-    for line in "".join(traceback.format_exception(error)).rstrip("\n").split("\n"):
-        print_error(line)
-    kind = "InternalError" if isinstance(error, InternalError) else type(error).__name__
-    fault = UserError(
-        f"internal error: {kind}: {error}",
-        rule="tool.internal-error",
-        fix="This is a bug in eagle3-contract, not in your drafter: please report it with the traceback and the command line.",
-    )
-    print_error(_line(check_from_error(fault, dimension="tool")))
-    return check_from_error(fault, dimension="tool")
