@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
+from contract.files.counting import count_quotes
 from contract.files.names import shown, unsafe
 from contract.files.paths import OpenedFile, relative_parts
 from contract.files.rules import rejected
 from contract.findings import Json, Where
-from contract.jsonio import count_quotes, count_strings, load_json
+from contract.jsonio import count_strings, load_json
 from contract.limits import Limits
 
 

@@ -20,6 +20,8 @@ from contract.findings import Where
 from contract.limits import Limits
 
 MAX_INT: Final = 2**63 - 1
+_BRACKETS_PER_TENSOR: Final = 3
+_MORE_BRACKETS: Final = 10_000
 _WHITESPACE = " \t\r\n"
 _FIELDS = ("dtype", "shape", "data_offsets")
 _DIGITS = re.compile(r"\d{1,19}")
@@ -157,6 +159,10 @@ def parse_strict(raw: bytes, payload: int, *, file: str, limits: Limits) -> Pars
         InputRejected: with the rule that is broken.
     """
     header = _Header(file, limits)
+    # A tensor takes three brackets; so much is decoded before anything is known to be a tensor.
+    brackets = raw.count(b"{") + raw.count(b"[")
+    if brackets > _BRACKETS_PER_TENSOR * limits.tensors + _MORE_BRACKETS:
+        limits.enforce("tensors", brackets // 3, what=f"{file}: the header", where=Where(file=file))
     tree, leading = header.objects(raw)
     metadata: dict[str, str] | None = None
     entries: dict[str, TensorEntry] = {}

@@ -24,13 +24,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from contract.files.counting import count_quotes
 from contract.files.dtypes import DTYPE_BITS
 from contract.files.header_strict import TensorEntry, parse_strict
 from contract.files.names import unsafe
 from contract.files.paths import OpenedFile, open_path
 from contract.files.rules import Problem, problem, rejected
 from contract.findings import Where
-from contract.jsonio import count_quotes
 from contract.limits import DEFAULT_LIMITS, Limits
 
 Int64s = npt.NDArray[np.int64]
@@ -201,7 +201,7 @@ def parse_header(raw: bytes, file_size: int, *, file: str = "<header>", limits: 
 def _parse_fast(raw: bytes, file_size: int, file: str, limits: Limits) -> Header | None:
     """The header if it is plain and valid; None if ``parse_strict`` must decide."""
     # "-0" is an integer to msgspec and none to the library.
-    if b"\\" in raw or b"-0" in raw or not raw.startswith(b"{"):
+    if b"\\" in raw or (b"-" in raw and b"-0" in raw) or not raw.startswith(b"{"):
         return None
     metadata: dict[str, str] = {}
     body: bytes | memoryview = raw
