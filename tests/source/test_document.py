@@ -66,8 +66,7 @@ JSON_LIKE = st.recursive(
     # The characters that this loader and the emitter of PyYAML both take.
     | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp", "Cn"]), max_size=12),
     lambda children: (
-        st.lists(children, max_size=4)
-        | st.dictionaries(st.text(st.sampled_from("abc_."), min_size=1, max_size=4), children, max_size=4)
+        st.lists(children, max_size=4) | st.dictionaries(st.text(st.sampled_from("abc_."), min_size=1, max_size=4), children, max_size=4)
     ),
     max_leaves=12,
 )
