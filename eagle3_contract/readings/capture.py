@@ -47,10 +47,15 @@ def _family(capture: Capture, state: State) -> Family | None:
 def _without_family(capture: Capture, state: State, ids: Field) -> Field:
     """The target is not given, or its class is in no table: what every family agrees on is still known."""
     families = [f for f in state.in_force(capture.families) if f.supported]
+    architecture = state.value("target:architecture")
+    if any(architecture in f.targets for f in capture.families):
+        error = f"the target class {architecture} has no capture hook in this version"
+        state.faults.append(Fault(Phase.ATTACH, error, families[0].source if families else ids.source))
+        return unknown_field(BOUNDARIES, error, ids.source, ids.looked_for)
     reason = (
         "the target's config was not given; what an id means depends on its class"
         if state.target is None
-        else f"the target class {state.value('target:architecture')} is not in the table of this engine and version"
+        else f"the target class {architecture} is not in the table of this engine and version"
     )
     defaults = {f.default for f in families}
     if ids.known and not ids.value and len(defaults) == 1 and families and state.target is not None:

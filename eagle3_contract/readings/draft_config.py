@@ -57,8 +57,9 @@ class DraftConfig:
     origins: dict[str, Origin] = field(default_factory=dict)
     read: set[str] = field(default_factory=set)
 
-    def get(self, path: str) -> tuple[Any, Origin]:
-        """The value at a dotted path and where it came from; MISSING if neither file nor class has it. Marks the key as read."""
+    def get(self, path: str, *, mark: bool = True) -> tuple[Any, Origin]:
+        """The value at a dotted path and where it came from; MISSING if neither file nor class has it. Marks the key as read, unless
+        ``mark`` is False (an engine that only takes the length of a list does not read what is in it)."""
         if "." not in path and path not in self.values and path in self.defaults:
             return self.defaults[path], Origin.DEFAULT
         value: Any = self.values
@@ -69,7 +70,8 @@ class DraftConfig:
                 value = value[part]
             else:
                 return MISSING, Origin.DEFAULT
-        self.read.add(self.key(path.rsplit(".", 1)[0] if path.rsplit(".", 1)[-1].isdigit() else path))
+        if mark:
+            self.read.add(self.key(path.rsplit(".", 1)[0] if path.rsplit(".", 1)[-1].isdigit() else path))
         return value, self.origins.get(path, Origin.KEY)
 
     def key(self, path: str) -> str:
@@ -147,7 +149,7 @@ def _rope(config: DraftConfig, rope_parameters: bool) -> None:
     for name in rope:
         config.keys[f"rope_parameters.{name}"] = config.key(holder) + "." + name
     for name in ("rope_theta", "partial_rotary_factor"):
-        if name not in rope and values.get(name) is not None:
+        if (name not in rope or not rope_parameters) and values.get(name) is not None:
             rope[name] = values[name]
             config.keys[f"rope_parameters.{name}"] = config.key(name)
     if "rope_type" not in rope and "type" in rope:

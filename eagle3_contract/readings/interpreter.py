@@ -105,7 +105,7 @@ def _class(profile: Profile, view: DrafterView, state: State) -> tuple[DraftClas
         state.faults.append(Fault(Phase.ARCHITECTURE, way.absent_error, way.source))
         return None, unknown_field("architecture", "the config names no architecture", way.source, [key])
     called = [_prefixed(way, n) for n in (listed[:1] if way.first_only else listed)]
-    by_name = {a: c for c in classes for a in c.architectures}
+    by_name = {a: c for c in classes for a in c.architectures if state.version >= _parse((c.later or {}).get(a, "0"))}
     known = next((n for n in called if n in by_name), None)
     if known is None:
         state.faults.append(Fault(Phase.ARCHITECTURE, way.unknown_error.format(names=called), way.source))

@@ -246,7 +246,7 @@ class Name(Ranged):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown:
+class Unknown(Ranged):
     """What the loader does with a tensor that is no parameter: dropped, or an error except for these endings."""
 
     fate: Fate
@@ -256,7 +256,8 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftClass(Ranged):
-    """One class that runs a drafter: the architecture strings it answers to, its fields, its parameters, its loader."""
+    """One class that runs a drafter: the architecture strings it answers to (``later``: those that came in a later release than the
+    class), its fields, its parameters, its loader."""
 
     name: str
     architectures: tuple[str, ...]
@@ -264,8 +265,9 @@ class DraftClass(Ranged):
     rules: tuple[Rule, ...]
     params: tuple[Param, ...]
     names: tuple[Name, ...]
-    unknown: Unknown
+    unknown: tuple[Unknown, ...]
     guards: tuple[Guard, ...] = ()
+    later: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,11 +54,11 @@ class State:
         """The value behind a path (``conditions``); MISSING or UNKNOWN where there is none."""
         return self.found(path)[0]
 
-    def found(self, path: str) -> tuple[Any, Origin]:
-        """The value behind a path and where it came from."""
+    def found(self, path: str, *, mark: bool = True) -> tuple[Any, Origin]:
+        """The value behind a path and where it came from; ``mark``: whether a config key counts as read."""
         space, _, name = path.partition(":")
         if space == "cfg":
-            return self.config.get(name)
+            return self.config.get(name, mark=mark)
         if space == "target":
             return (UNKNOWN if self.target is None else self.target.get(name)), Origin.TARGET
         if space == "flag":
@@ -113,7 +113,7 @@ class State:
         if isinstance(choice, Value):
             return self._valued(rule, choice, looked, source)
         looked.append(self.shown(choice.path))
-        value, origin = self.found(choice.path)
+        value, origin = self.found(choice.path, mark=choice.turn is not Turn.LENGTH)
         if value is UNKNOWN:
             return unknown_field(rule.field, f"depends on {looked[-1]}, which was not given", source, looked)
         if value is MISSING or not HITS[choice.hit](value):

@@ -122,9 +122,10 @@ def _sibling(slot: Slot) -> str:
 
 
 def _unknown(cls: DraftClass, item: Placed, state: State) -> Fate:
-    if cls.unknown.fate is not Fate.ERROR or item.name.endswith(cls.unknown.dropped_endings):
+    unknown = state.in_force(cls.unknown)[0]
+    if unknown.fate is not Fate.ERROR or item.name.endswith(unknown.dropped_endings):
         return Fate.DROPPED
-    state.faults.append(Fault(Phase.WEIGHTS, cls.unknown.error.format(name=item.parameter), cls.source))
+    state.faults.append(Fault(Phase.WEIGHTS, unknown.error.format(name=item.parameter), cls.source))
     return Fate.ERROR
 
 

@@ -3,6 +3,8 @@ this table says on 84 drafters. Releases in between were read as wheels: a chang
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from eagle3_contract.readings.conditions import Not, absent, any_of, equal, every, less, one_of, present, truthy, unlike
 from eagle3_contract.readings.conditions import Test as Check
 from eagle3_contract.readings.profiles.common import (
@@ -110,15 +112,21 @@ DERIVED = Rule(field="rope.context", source="utils/hf_transformers/common.py:677
 UNTIED = Not(truthy("cfg:tie_word_embeddings"))
 
 
-def shared_params(layer: str) -> tuple[Param, ...]:
+def shared_params() -> tuple[Param, ...]:
+    """Parameters outside the layers, in both classes."""
     return (
         Param(name="model.embed_tokens.weight", shape=("V", "H"), load=Load.VOCABULARY, missing=Fate.MISSING_UNINITIALISED),
         Param(name="lm_head.weight", shape=("DV", "H"), load=Load.VOCABULARY, missing=Fate.MISSING_UNINITIALISED, when=UNTIED),
         Param(name="model.norm.weight", shape=("H",), missing=Fate.MISSING_ONES),
         Param(name="model.fc_norm.{k}.weight", shape=("G",), missing=Fate.MISSING_ONES, when=equal("field:norms.fc_norm", True)),
         Param(name="d2t", shape=(), load=Load.ANY, missing=Fate.DROPPED),
-        *layer_params(layer),
     )
+
+
+def llama_layer(layer: str, *, since: str = "", until: str = "") -> tuple[Param, ...]:
+    """One layer of the Llama class; before 0.5.12 it was called ``midlayer``, and tensors named ``layers.0.`` were dropped."""
+    bias = Param(name=f"{layer}.self_attn.o_proj.bias", shape=("H",), missing=Fate.MISSING_ZEROS, when=equal("field:attention.o_bias", True))
+    return tuple(replace(p, since=since, until=until) for p in (bias, *attention_params(layer), *layer_params(layer)))
 
 
 ONE_LAYER = "ValueError: EAGLE3 currently only supports 1 layer"
@@ -156,7 +164,7 @@ LLAMA_CLASS = DraftClass(
         Rule(field="rope.rotary_dim", choices=(fixed("=PART*D", when=present("cfg:rope_parameters.partial_rotary_factor")), fixed("@head_dim")), source=f"{BASE}:187-188"),
         DERIVED,
         Rule(field="window", source=f"{LLAMA}:294-300", text="a token sees the window and itself", choices=(
-            Key(path="flag:speculative_draft_window_size", hit=Hit.NOT_NULL, turn=Turn.NEXT), fixed(None, "the drafter's sliding_window is not read"),
+            Key(path="flag:speculative_draft_window_size", hit=Hit.NOT_NULL, turn=Turn.NEXT, since="0.5.12"), fixed(None, "the drafter's sliding_window is not read"),
         )),
         Rule(field="vocab.draft_size", source=f"{LLAMA}:306-314", choices=(
             Key(path="cfg:draft_vocab_size", hit=Hit.NOT_NULL), default("@vocab.size", "null counts as vocab_size", when=present("cfg:draft_vocab_size")),
@@ -173,12 +181,12 @@ LLAMA_CLASS = DraftClass(
         Param(name="model.fc.weight", shape=("H", "G*K"), missing=Fate.MISSING_RANDOM),
         Param(name="model.fc.bias", shape=("H",), missing=Fate.MISSING_RANDOM, when=equal("field:fc.bias", True)),
         Param(name="model.input_norm.weight", shape=("G*K",), missing=Fate.MISSING_ONES, when=equal("field:norms.input_norm", True)),
-        Param(name="model.layers.{i}.self_attn.o_proj.bias", shape=("H",), missing=Fate.MISSING_ZEROS, when=equal("field:attention.o_bias", True)),
-        *attention_params("model.layers.{i}"),
-        *shared_params("model.layers.{i}"),
+        *shared_params(),
+        *llama_layer("model.midlayer", until="0.5.12"),
+        *llama_layer("model.layers.{i}", since="0.5.12"),
     ),
     names=(
-        Name(op=NameOp.REPLACE, text="midlayer", new="layers.0"),
+        Name(op=NameOp.REPLACE, text="midlayer", new="layers.0", since="0.5.12"),
         Name(op=NameOp.REPLACE, text="aux_norm_low", new="fc_norm.0", since="0.5.12"),
         Name(op=NameOp.REPLACE, text="aux_norm_mid", new="fc_norm.1", since="0.5.12"),
         Name(op=NameOp.REPLACE, text="aux_norm_high", new="fc_norm.2", since="0.5.12"),
@@ -186,7 +194,7 @@ LLAMA_CLASS = DraftClass(
         Name(op=NameOp.DROP, text="t2d"),
         Name(op=NameOp.TRY_PREFIX, new="model."),
     ),
-    unknown=Unknown(fate=Fate.DROPPED),
+    unknown=(Unknown(fate=Fate.DROPPED),),
     guards=(
         Guard(when=Check("cfg:target_hidden_size", "null"), phase=Phase.BUILD, source=f"{LLAMA}:151-154",
               error="TypeError: unsupported operand type(s) for *: 'NoneType' and 'int'"),
@@ -245,7 +253,8 @@ MLA_CLASS = DraftClass(
         Param(name="model.fc.weight", shape=("H", "G*K"), load=Load.ROWS, missing=Fate.MISSING_UNINITIALISED),
         Param(name="model.fc.bias", shape=("H",), load=Load.ROWS, missing=Fate.MISSING_ZEROS, when=equal("field:fc.bias", True)),
         *mla_params("model.midlayer", together=True),
-        *shared_params("model.midlayer"),
+        *layer_params("model.midlayer"),
+        *shared_params(),
     ),
     names=(
         Name(op=NameOp.CALL, text="d2t", new="d2t"),
@@ -253,7 +262,7 @@ MLA_CLASS = DraftClass(
         Name(op=NameOp.REPLACE_START, text="layers.0.", new="midlayer."),
         Name(op=NameOp.PREFIX, new="model.", unless=("lm_head.", "d2t")),
     ),
-    unknown=Unknown(fate=Fate.DROPPED),
+    unknown=(Unknown(fate=Fate.DROPPED),),
     guards=(
         Guard(when=unlike("field:layers", 1), phase=Phase.BUILD, error=ONE_LAYER, source=f"{MLA}:243-244"),
         Guard(when=Check("cfg:q_lora_rank", "null"), phase=Phase.BUILD, error="ValueError: Eagle3 MLA layer requires q_lora_rank in the draft config", source=f"{MLA}:111-114"),
@@ -310,6 +319,7 @@ SGLANG = Profile(
     classes=(LLAMA_CLASS, MLA_CLASS),
     guards=GUARDS,
     pads_on="cpu",
+    rope_parameters_since="0.5.10",
     override_flag="json_model_override_args",
     shared=(("model.embed_tokens.weight", "embedding.used"), ("lm_head.weight", "lm_head.used")),
 )

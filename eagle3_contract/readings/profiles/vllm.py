@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from eagle3_contract.readings.conditions import Not, absent, any_of, equal, every, less, present, truthy, unlike
 from eagle3_contract.readings.conditions import Test as Check
 from eagle3_contract.readings.profiles.common import (
@@ -53,8 +55,10 @@ CAPTURE = Capture(
     ids=(
         Rule(field="capture.ids", until="0.11.1", runners=("v1",), source="v1/worker/gpu_model_runner.py (0.10.1)",
              choices=(fixed(None, "no key is read before 0.11.1"),)),
-        Rule(field="capture.ids", since="0.11.1", until="0.22.0", runners=("v1",), source=f"{V1}:3410-3413 (0.11.1)", text="top-level ids only",
+        Rule(field="capture.ids", since="0.11.1", until="0.20.0", runners=("v1",), source=f"{V1}:3410-3413 (0.11.1)", text="top-level ids only",
              choices=(Key(path=TOP, hit=Hit.TRUTHY), default(None))),
+        Rule(field="capture.ids", since="0.20.0", until="0.22.0", runners=("v1",), source=f"{V1} (0.20.0)", text="top-level ids only",
+             choices=(Key(path=TOP, hit=Hit.TRUTHY), Key(path="cfg:dflash_config.target_layer_ids", hit=Hit.TRUTHY), default(None))),
         Rule(field="capture.ids", since="0.22.0", runners=("v1",), source=f"{V1}:5268-5285", text="top-level ids, then nested ones", choices=(
             Key(path=TOP, hit=Hit.TRUTHY),
             Key(path=NESTED, hit=Hit.NOT_NULL, when=WITH_EAGLE_CONFIG),
@@ -62,16 +66,16 @@ CAPTURE = Capture(
             Key(path="cfg:dflash_config.target_layer_ids", hit=Hit.TRUTHY, turn=Turn.NEXT_EACH),
             default(None),
         )),
-        Rule(field="capture.ids", since="0.17.0", until="0.28.0", runners=("v2",), source=f"{V2}:35-43 (0.17.0)",
+        Rule(field="capture.ids", since="0.17.0", until="0.24.0", runners=("v2",), source=f"{V2}:35-43 (0.17.0)",
              text="top-level ids only: nested eagle_aux_hidden_state_layer_ids are not read by this runner", choices=(Key(path=TOP, hit=Hit.TRUTHY), default(None))),
-        Rule(field="capture.ids", since="0.28.0", runners=("v2",), source=f"{V2}:100-140",
+        Rule(field="capture.ids", since="0.24.0", runners=("v2",), source=f"{V2}:100-140",
              text="nested eagle_aux_hidden_state_layer_ids are not read by this runner", choices=(
             Key(path=TOP, hit=Hit.TRUTHY),
             Key(path="cfg:dflash_config.target_layer_ids", hit=Hit.TRUTHY, turn=Turn.NEXT_EACH),
-            Key(path="cfg:dspark_target_layer_ids", hit=Hit.TRUTHY, turn=Turn.NEXT_EACH),
-            Key(path="cfg:target_layer_ids", hit=Hit.TRUTHY, turn=Turn.NEXT_EACH),
-            Key(path="cfg:dflash_config.layer_ids", hit=Hit.TRUTHY),
-            Key(path="cfg:eagle_config.layer_ids", hit=Hit.TRUTHY),
+            Key(path="cfg:dspark_target_layer_ids", hit=Hit.TRUTHY, turn=Turn.NEXT_EACH, since="0.25.0"),
+            Key(path="cfg:target_layer_ids", hit=Hit.TRUTHY, turn=Turn.NEXT_EACH, since="0.25.0"),
+            Key(path="cfg:dflash_config.layer_ids", hit=Hit.TRUTHY, since="0.27.0"),
+            Key(path="cfg:eagle_config.layer_ids", hit=Hit.TRUTHY, since="0.27.0"),
             default(None),
         )),
     ),
@@ -115,7 +119,7 @@ SHAPES = (
 )
 RAISED = Value(
     value="@serve.max_model_len", when=less("cfg:max_position_embeddings", "=MML"),
-    rule="raised to the target's max_model_len", source=f"{CONFIG}:1597-1640",
+    rule="raised to the target's max_model_len", source=f"{CONFIG}:1597-1640", since="0.27.0",
 )
 ROPE = (
     *rope_rules(f"{BASE}:238-250"),
@@ -125,7 +129,7 @@ ROPE = (
 )
 VOCABULARY = (
     Rule(field="vocab.draft_size", source=f"{LLAMA}:314-318", choices=(
-        Key(path="cfg:draft_vocab_size", hit=Hit.NOT_NULL), default("@vocab.size", "absent or null: the config's vocab_size"),
+        Key(path="cfg:draft_vocab_size", hit=Hit.NOT_NULL), default("@vocab.size", "absent or null: the config's vocab_size", since="0.11.0"),
     )),
     Rule(field="vocab.present", source=f"{LLAMA}:337-345", choices=(
         fixed(False, "0.9.0 drops every map after loading it", until="0.9.1"),
@@ -136,7 +140,8 @@ VOCABULARY = (
         fixed("identity", "the map is zeros: draft ids are taken as target ids"),
     )),
     Rule(field="embedding.used", source=f"{PROPOSER}:1418-1495", choices=(
-        not_known("before 0.12.0 sharing was decided otherwise", until="0.12.0"),
+        fixed("target", "the target's wherever the shapes are equal, before 0.11.1", when=every(equal("=H", "=TG"), equal("=V", "=TV")), until="0.11.1"),
+        fixed("own", "the target's has another shape", until="0.11.1"),
         fixed("own", "the file has its own", when=present("tensor:model.embed_tokens.weight")),
         fixed("own", "run as a plain draft model: nothing is shared", when=equal("field:serve.method", "draft_model")),
         fixed("own", "nothing was loaded into it: the target's has another width", when=unlike("=H", "=TG")),
@@ -145,7 +150,7 @@ VOCABULARY = (
     Rule(field="lm_head.used", source=f"{PROPOSER}:1497-1550", choices=(
         fixed("own", "the file has its own", when=present("tensor:lm_head.weight")),
         fixed("own", "run as a plain draft model: nothing is shared", when=equal("field:serve.method", "draft_model")),
-        not_known("before 0.12.0 sharing was decided otherwise", until="0.12.0"),
+        fixed("own", "never shared with eagle3 drafters before 0.11.1", until="0.11.1"),
         fixed("target", "the file has none: the first rows of the target's head are used"),
     )),
 )
@@ -159,12 +164,14 @@ SHARED_PARAMS = (
     Param(name="model.embed_tokens.weight", shape=("V", "H"), load=Load.VOCABULARY, missing=Fate.MISSING_UNINITIALISED),
     Param(name="lm_head.weight", shape=("DV", "H"), load=Load.VOCABULARY, missing=Fate.MISSING_UNINITIALISED),
     Param(name="model.norm.weight", shape=("H",), missing=Fate.MISSING_ONES),
-    Param(name="draft_id_to_target_id", called="d2t", shape=("DV",), missing=Fate.MISSING_ZEROS, when=MAPPED),
+    Param(name="draft_id_to_target_id", called="d2t", shape=("DV",), missing=Fate.MISSING_ZEROS, until="0.30.0"),
+    Param(name="draft_id_to_target_id", called="d2t", shape=("DV",), missing=Fate.MISSING_ZEROS, when=MAPPED, since="0.30.0"),
     Param(name="model.fc_norm.{k}.weight", shape=("G",), missing=Fate.MISSING_ONES, when=equal("field:norms.fc_norm", True)),
     *layer_params("model.layers.{i}"),
 )
 GQA_PARAMS = (
-    Param(name="model.fc.weight", shape=("H", "G*K"), missing=Fate.MISSING_UNINITIALISED, when=USES_FC),
+    Param(name="model.fc.weight", shape=("H", "G*K"), missing=Fate.MISSING_RANDOM, when=USES_FC, until="0.11.1"),
+    Param(name="model.fc.weight", shape=("H", "G*K"), missing=Fate.MISSING_UNINITIALISED, when=USES_FC, since="0.11.1"),
     Param(name="model.input_norm.weight", shape=("G*K",), missing=Fate.MISSING_ONES, when=equal("field:norms.input_norm", True)),
     Param(name="mask_hidden", shape=(), load=Load.ANY, missing=Fate.DROPPED, when=equal("field:serve.parallel_drafting", True)),
     *(
@@ -187,14 +194,18 @@ DROP_UNUSED = (
     Name(op=NameOp.DROP, text="fc.", when=NO_AUX),
     Name(op=NameOp.DROP, text="input_norm.", when=equal("field:norms.input_norm", False)),
 )
-UNEXPECTED = Unknown(
-    fate=Fate.ERROR, error="ValueError: There is no module or parameter named {name!r}",
-    dropped_endings=(".bias", "rotary_emb.inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached", "rotary_pos_emb.inv_freq"),
+ROTARY = ("rotary_emb.inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached")
+UNEXPECTED = (
+    Unknown(fate=Fate.ERROR, error="KeyError: {name!r}", dropped_endings=ROTARY, until="0.25.0"),
+    Unknown(
+        fate=Fate.ERROR, error="ValueError: There is no module or parameter named {name!r}", since="0.25.0",
+        dropped_endings=(".bias", *ROTARY, "rotary_pos_emb.inv_freq"),
+    ),
 )
 MAP_GUARDS = (
-    Guard(when=every(MAPPED, equal("field:vocab.present", True), any_of(Check("file:d2t.highest", ">", "=V-1"), Check("file:d2t.lowest", "<", "=0-V"))),
+    Guard(when=every(equal("field:vocab.present", True), any_of(Check("file:d2t.highest", ">", "=V-1"), Check("file:d2t.lowest", "<", "=0-V"))),
           phase=Phase.FIRST_REQUEST, source=f"{LLAMA}:384-396", error="IndexError: a mapped id is outside the drafter's vocab_size"),
-    Guard(when=every(Not(MAPPED), unlike("=V", "=DV")), phase=Phase.FIRST_REQUEST, source=f"{LLAMA}:378-382",
+    Guard(when=every(Not(MAPPED), unlike("=V", "=DV")), since="0.30.0", phase=Phase.FIRST_REQUEST, source=f"{LLAMA}:378-382",
           error="AssertionError: Expected logits to have shape (*, vocab_size)"),
     Guard(when=every(equal("field:serve.parallel_drafting", True), absent("tensor:mask_hidden")), phase=Phase.WEIGHTS, source=f"{LLAMA}:451-456",
           error="ValueError: mask_hidden not found in weights but model is configured for parallel drafting"),
@@ -207,8 +218,13 @@ LLAMA_CLASS = DraftClass(
         "PeagleLlamaForCausalLM",
     ),
     source=f"{LLAMA}:424-490; models/registry.py:658-664",
+    later={
+        "LlamaForCausalLMEagle3": "0.10.1", "Eagle3Qwen2_5vlForCausalLM": "0.11.1", "Eagle3Qwen3vlForCausalLM": "0.12.0",
+        "Eagle3MiniMaxM2ForCausalLM": "0.20.0", "PeagleLlamaForCausalLM": "0.22.0",
+    },
     rules=(
         *sizes(f"{LLAMA}:150-260"),
+        Rule(field="layers", choices=(fixed(1, "one layer is built and run, whatever num_hidden_layers says"),), until="0.11.1", source=f"{LLAMA}:150 (0.10.1)"),
         Rule(field="attention", choices=(fixed("gqa"),), source=f"{LLAMA}:82"),
         Rule(field="qk_norm", choices=(fixed(False),), source=f"{LLAMA}:82"),
         *SHAPES,
@@ -217,14 +233,16 @@ LLAMA_CLASS = DraftClass(
         INPUT_NORM,
         *NORMS,
         *RESIDUAL,
-        Rule(field="attention.qkv_bias", choices=(Key(path="cfg:attention_bias", turn=Turn.TRUTH), default(False)), source=f"{LLAMA}:83"),
+        Rule(field="attention.qkv_bias", source=f"{LLAMA}:83", choices=(
+            fixed(False, "no bias before 0.16.0", until="0.16.0"), Key(path="cfg:attention_bias", turn=Turn.TRUTH), default(False),
+        )),
         Rule(field="attention.o_bias", source=f"{BASE}:274-277", choices=(
             Key(path="cfg:attention_bias", hit=Hit.TRUTHY, turn=Turn.TRUTH), Key(path="cfg:bias", hit=Hit.TRUTHY, turn=Turn.TRUTH), default(False),
         )),
         Rule(field="mlp_bias", choices=(Key(path="cfg:mlp_bias", turn=Turn.TRUTH), default(False)), source=f"{BASE}:305"),
         *ROPE,
         Rule(field="window", source=f"{BASE}:187-203", text="layer_types names sliding_attention; a token sees the window, itself included", choices=(
-            Key(path="cfg:sliding_window", when=equal("cfg:layer_types.0", "sliding_attention")), fixed(None, "full attention"),
+            Key(path="cfg:sliding_window", when=equal("cfg:layer_types.0", "sliding_attention"), since="0.10.1"), fixed(None, "full attention"),
         )),
         *VOCABULARY,
         DTYPE,
@@ -239,7 +257,10 @@ LLAMA_CLASS = DraftClass(
     ),
     names=(*NAMES, *DROP_UNUSED),
     unknown=UNEXPECTED,
-    guards=MAP_GUARDS,
+    guards=(
+        *MAP_GUARDS,
+        Guard(when=Check("cfg:draft_vocab_size", "null"), until="0.11.0", phase=Phase.BUILD, source=f"{LLAMA} (0.10.1)", error="TypeError: draft_vocab_size is None"),
+    ),
 )
 
 QWEN_CLASS = DraftClass(
@@ -344,21 +365,26 @@ GUARDS = (
           error="AssertionError: Synthetic acceptance not supported with CPU sampling"),
 )
 
+FOUND: dict[str, Any] = {
+    "from_model_type": {
+        "deepseek_v3": "DeepSeekMTPModel", "deepseek_v32": "DeepseekV32MTPModel", "glm_moe_dsa": "DeepseekV32MTPModel", "qwen3_next": "Qwen3NextMTP",
+    },
+    "absent_error": "ValueError: No model architectures are specified",
+    "unknown_error": "ValidationError: Model architectures {names} are not supported for now",
+    "source": f"transformers_utils/configs/eagle.py:52-66; {CONFIG}:653-760; models/registry.py:1206",
+}
+
 VLLM = Profile(
     engine="vllm",
     spans=(("0.9.0", "0.32.0"),),
     runners=("v1", "v2"),
     symbols=SYMBOLS,
     source="vllm 0.32.0",
-    architectures=(Architectures(
-        prefix="Eagle3", kept_starts=("Eagle3",), kept_ends=("Eagle3",),
-        from_model_type={
-            "deepseek_v3": "DeepSeekMTPModel", "deepseek_v32": "DeepseekV32MTPModel", "glm_moe_dsa": "DeepseekV32MTPModel", "qwen3_next": "Qwen3NextMTP",
-        },
-        absent_error="ValueError: No model architectures are specified",
-        unknown_error="ValidationError: Model architectures {names} are not supported for now",
-        source=f"transformers_utils/configs/eagle.py:52-66; {CONFIG}:653-760; models/registry.py:1206",
-    ),),
+    architectures=(
+        Architectures(prefix="Eagle3", kept_starts=("Eagle3",), until="0.10.1", **FOUND),
+        Architectures(prefix="Eagle3", kept_starts=("Eagle3",), kept_ends=("Eagle3",), since="0.10.1", **FOUND),
+    ),
+    rope_parameters_since="0.12.0",
     capture=CAPTURE,
     serve=SERVE,
     speculators=Speculators(
@@ -366,7 +392,7 @@ VLLM = Profile(
             Copy(key="draft_vocab_size", default=None),
             Copy(key="target_hidden_size", only=Hit.NOT_NULL),
             Copy(key="norm_before_residual", default=True, since="0.10.1"),
-            Copy(key="norm_before_fc", default=False, since="0.20.0"),
+            Copy(key="norm_before_fc", default=False, since="0.19.0"),
             Copy(key="fc_norm", default=False, since="0.25.0"),
             Copy(key="norm_output", default=False, since="0.25.0"),
             Copy(key="eagle_aux_hidden_state_layer_ids", only=Hit.TRUTHY, since="0.11.1"),
