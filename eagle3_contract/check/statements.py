@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from contract.findings import Check, Rule, Severity
-from contract.statement import Statement, fact
+from contract.statement import Fact, Statement, fact
 from eagle3_contract.check.compare import said
 from eagle3_contract.check.context import CheckContext
+from eagle3_contract.model.spec import Contract
+
+Path: TypeAlias = tuple[str, ...]
 
 ARITHMETIC: Final = Rule(
     id="contract.arithmetic-known",
@@ -64,22 +67,22 @@ _UNSERVED: Final = (
 def check_statements(ctx: CheckContext) -> Iterator[Check]:
     """Unknown and assumed statements by name; wirings that no engine has."""
     open_questions = 0
-    for path, statement in walk(ctx.contract):
-        name, known = ".".join(path), fact(statement)
+    for paths, known in grouped(ctx.contract):
+        name, where = group_name(paths), ctx.place(*paths[0])
         if not known.known and name.startswith(_DECIDES_ARITHMETIC):
             open_questions += 1
-            yield ARITHMETIC.undecided(f"{name} is unknown: {known.reason}", where=ctx.place(*path))
+            yield ARITHMETIC.undecided(f"{name} is unknown: {known.reason}", where=where)
         elif not known.known:
-            yield UNKNOWN.failed(f"{name} is unknown: {known.reason}", where=ctx.place(*path))
+            yield UNKNOWN.failed(f"{name} is unknown: {known.reason}", where=where)
         elif known.evidence == "assumed":
             because = f": {known.note}" if known.note else ""
-            yield ASSUMED.failed(f"{name} is assumed to be {said(known.value)}{because}", where=ctx.place(*path))
+            yield ASSUMED.failed(f"{name} is assumed to be {said(known.value)}{because}", where=where)
     if not open_questions:
         yield ARITHMETIC.passed("every statement that decides the arithmetic is known")
     yield from _servable(ctx)
 
 
-def walk(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Statement[Any]]]:
+def walk(node: Any, path: Path = ()) -> Iterator[tuple[Path, Statement[Any]]]:
     """Every explicit statement of a contract with its path, in the order of the file."""
     if isinstance(node, Statement):
         yield path, node
@@ -89,6 +92,22 @@ def walk(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...
     elif isinstance(node, dict):
         for name, child in node.items():
             yield from walk(child, (*path, str(name)))
+
+
+def grouped(contract: Contract) -> list[tuple[list[Path], Fact]]:
+    """Every explicit statement, those of several tensors that say the same in one group, in the order of the file."""
+    groups: dict[tuple[str, ...], tuple[list[Path], Fact]] = {}
+    for path, statement in walk(contract):
+        known = fact(statement)
+        same = ("tensors", path[-1], repr(known)) if path[0] == "tensors" else path
+        groups.setdefault(same, ([], known))[0].append(path)
+    return list(groups.values())
+
+
+def group_name(paths: list[Path]) -> str:
+    """``wiring.head_dim``; for several tensors ``tensors.fc.weight.dtype and 12 more``."""
+    first = ".".join(paths[0])
+    return first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
 
 
 def _servable(ctx: CheckContext) -> Iterator[Check]:
