@@ -1,0 +1,388 @@
+"""Samples that the trainers' own writers wrote, samples of our own, and every way in which one can be wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from contract.errors import InputRejected, UsageError, UserError
+from eagle3_contract.trainers.rules import RULES
+from eagle3_contract.trainers.sample import TrainingSample
+from eagle3_contract.trainers.sample_formats.arrow_rows import ArrowRows
+from eagle3_contract.trainers.sample_formats.neutral import write_sample
+from eagle3_contract.trainers.samples import SampleReader, find_samples, load_sample
+from tests.trainers.views import DATA
+
+SAMPLES = DATA / "samples"
+Record = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[SampleReader]:
+    with SampleReader(allow_pickle=True) as opened:
+        yield opened
+
+
+FOUND = {
+    "speculators-0.3.0": ["data_0.pt", "data_1.pt"],
+    "speculators-0.9.0": ["hidden_states/hs_0.safetensors", "hidden_states/hs_1.safetensors", "hidden_states/hs_2.safetensors"],
+    "specforge": ["rows_0-2000/data_0.ckpt", "rows_0-2000/data_1.ckpt", "rows_0-2000/data_2.ckpt"],
+    "modelopt": ["conv0.pt"],
+    "angelslim": ["data_0.ckpt"],
+    "eagle": [],
+}
+
+
+@pytest.mark.parametrize("folder", sorted(FOUND))
+def test_samples_are_found_among_vocab_maps_and_token_counts(folder: str) -> None:
+    assert [f.relative_to(SAMPLES / folder).as_posix() for f in find_samples(SAMPLES / folder)] == FOUND[folder]
+
+
+@pytest.mark.parametrize(
+    ("file", "layout", "tokens", "dtype"),
+    [
+        ("speculators-0.3.0/data_0.pt", "speculators.list_of_states", 24, torch.bfloat16),
+        ("speculators-0.9.0/hidden_states/hs_2.safetensors", "speculators.hs", 23, torch.float32),
+        ("specforge/rows_0-2000/data_2.ckpt", "specforge", 23, torch.float32),
+        ("modelopt/conv0.pt", "modelopt", 24, torch.float32),
+        ("angelslim/data_0.ckpt", "angelslim", 24, torch.float32),
+    ],
+)
+def test_each_trainers_dump_is_read(reader: SampleReader, file: str, layout: str, tokens: int, dtype: torch.dtype) -> None:
+    sample = reader.load(SAMPLES / file)
+    assert (sample.format, sample.tokens, len(sample.states_THk)) == (layout, tokens, 3)
+    assert all(s.shape == (tokens, 64) and s.dtype is dtype for s in sample.states_THk)
+    assert sample.last_TG is not None
+    assert sample.last_TG.shape == (tokens, 64)
+    assert sample.loss_mask_T is not None
+    assert sample.loss_mask_T.dtype is torch.uint8
+    assert 0 < int(sample.loss_mask_T.sum()) < tokens
+    assert sample.fc_input().shape == (tokens, 192)
+    assert torch.equal(sample.fc_input((2, 0)), torch.cat([sample.states_THk[2], sample.states_THk[0]], dim=-1))
+
+
+def test_two_trainers_dumped_the_same_conversation(reader: SampleReader) -> None:
+    """The dumps were made from one target and one text, so that the formats can be compared value by value."""
+    new = reader.load(SAMPLES / "speculators-0.9.0/hidden_states/hs_0.safetensors")
+    forge = reader.load(SAMPLES / "specforge/rows_0-2000/data_0.ckpt")
+    assert torch.equal(new.input_ids_T, forge.input_ids_T)
+    for mine, theirs in zip(new.states_THk, forge.states_THk, strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-4)
+    assert new.loss_mask_T is not None
+    assert forge.loss_mask_T is not None
+    assert torch.equal(new.loss_mask_T, forge.loss_mask_T)
+    assert new.last_TG is not None
+    assert forge.last_TG is not None
+    assert not torch.allclose(new.last_TG, forge.last_TG, atol=1e-2)  # before the final norm against after it
+
+
+def test_the_list_is_sliced_as_the_trainer_slices_it(reader: SampleReader, tmp_path: Path) -> None:
+    raw = torch.load(SAMPLES / "speculators-0.3.0/data_0.pt", weights_only=True)
+    sample = reader.load(SAMPLES / "speculators-0.3.0/data_0.pt")
+    assert torch.equal(sample.fc_input(), torch.cat(raw["hidden_states"][:-1], dim=-1))
+    assert sample.last_TG is not None
+    assert torch.equal(sample.last_TG, raw["hidden_states"][-1])
+    torch.save({**raw, "last_hidden_state": raw["hidden_states"][0], "target_argmax": raw["input_ids"]}, tmp_path / "a.pt")
+    own_last = reader.load(tmp_path / "a.pt")
+    assert len(own_last.states_THk) == 4
+    assert own_last.last_TG is not None
+    assert torch.equal(own_last.last_TG, raw["hidden_states"][0])
+    assert torch.equal(own_last.extras["target_argmax"], raw["input_ids"])
+
+
+def test_speculators_first_layout_and_packed_files(reader: SampleReader, tmp_path: Path) -> None:
+    raw = torch.load(SAMPLES / "speculators-0.3.0/data_0.pt", weights_only=True)
+    states = raw["hidden_states"]
+    v0 = {"input_ids": raw["input_ids"], "loss_mask": raw["loss_mask"], "hidden_state": torch.cat(states[:3], -1), "target": states[3]}
+    torch.save(v0, tmp_path / "v0.pt")
+    assert torch.equal(reader.load(tmp_path / "v0.pt").fc_input(), v0["hidden_state"])
+    with gzip.open(tmp_path / "data_0.ckpt.gz", "wb") as packed:
+        packed.write((SAMPLES / "specforge/rows_0-2000/data_0.ckpt").read_bytes())
+    assert [f.name for f in find_samples(tmp_path)] == ["data_0.ckpt.gz", "v0.pt"]
+    assert reader.load(tmp_path / "data_0.ckpt.gz").format == "specforge"
+
+
+def test_order_is_natural_and_other_files_are_left_alone(tmp_path: Path) -> None:
+    for index in (10, 9, 1):
+        shutil.copy(SAMPLES / "speculators-0.3.0/data_0.pt", tmp_path / f"data_{index}.pt")
+    save_file({"fc.weight": torch.zeros(2, 2)}, tmp_path / "model.safetensors")
+    (tmp_path / "notes.txt").write_text("input_ids")
+    assert [f.name for f in find_samples(tmp_path)] == ["data_1.pt", "data_9.pt", "data_10.pt"]
+    assert find_samples(tmp_path / "data_9.pt") == [tmp_path / "data_9.pt"]
+
+
+def test_a_damaged_sample_is_found_and_fails_rather_than_vanishes(tmp_path: Path) -> None:
+    good = (SAMPLES / "speculators-0.3.0/data_0.pt").read_bytes()
+    (tmp_path / "data_0.pt").write_bytes(b"")
+    (tmp_path / "data_1.pt").write_bytes(good[: len(good) // 2])
+    (tmp_path / "data_2.safetensors").write_bytes(b"\x00" * 20)
+    (tmp_path / "data_3.ckpt.gz").write_bytes(b"\x1f\x8bxx")
+    assert len(find_samples(tmp_path)) == 4
+    with SampleReader(allow_pickle=True) as reader:
+        for file in find_samples(tmp_path):
+            with pytest.raises(InputRejected):
+                reader.load(file)
+
+
+def test_an_empty_folder_is_empty_and_a_missing_one_is_an_error(tmp_path: Path) -> None:
+    assert find_samples(tmp_path) == []
+    with pytest.raises(InputRejected) as refused:
+        find_samples(tmp_path / "gone")
+    assert refused.value.rule == "samples.not-found"
+
+
+def test_pickles_are_refused_without_the_opt_in() -> None:
+    with pytest.raises(InputRejected) as refused:
+        load_sample(SAMPLES / "speculators-0.3.0/data_0.pt", allow_pickle=False)
+    assert refused.value.rule == "files.pickle-refused"
+    assert load_sample(SAMPLES / "speculators-0.9.0/hidden_states/hs_0.safetensors", allow_pickle=False).tokens == 24
+
+
+def _change(key: str, value: Any) -> Callable[[Record], None]:
+    return lambda record: record.update({key: value(record[key])})
+
+
+FAULTS: dict[str, tuple[str, Callable[[Record], None]]] = {
+    "a state of NaN": ("not-finite", lambda r: r["hidden_states"][1].__setitem__((3, 5), float("nan"))),
+    "an infinite last state": ("not-finite", lambda r: r["hidden_states"][-1].__setitem__((0, 0), float("inf"))),
+    "a state a row short": ("length", lambda r: r["hidden_states"].__setitem__(0, r["hidden_states"][0][:-1])),
+    "a mask a token short": ("length", _change("loss_mask", lambda m: m[:-1])),
+    "whole-number states": ("dtype", lambda r: r["hidden_states"].__setitem__(0, r["hidden_states"][0].long())),
+    "float tokens": ("dtype", _change("input_ids", lambda i: i.float())),
+    "a state of another width": ("shape", lambda r: r["hidden_states"].__setitem__(0, r["hidden_states"][0][:, :32])),
+    "tokens of two rows": ("shape", _change("input_ids", lambda i: torch.stack([i, i]))),
+    "one state alone": ("shape", _change("hidden_states", lambda h: h[:1])),
+    "a mask of twos": ("mask-values", _change("loss_mask", lambda m: 2 * m)),
+    "a negative token": ("token-ids", _change("input_ids", lambda i: i - 600)),
+    "no tokens": ("empty", _change("input_ids", lambda i: i[:0])),
+    "no input_ids": ("unknown-format", lambda r: r.pop("input_ids")),
+    "no states": ("unknown-format", lambda r: r.pop("hidden_states")),
+    "a number for a state": ("dtype", lambda r: r["hidden_states"].__setitem__(0, 7)),
+}
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_each_fault_of_a_dump_has_its_own_rule(reader: SampleReader, tmp_path: Path, fault: str) -> None:
+    rule, apply = FAULTS[fault]
+    record = torch.load(SAMPLES / "speculators-0.3.0/data_0.pt", weights_only=True)
+    torch.save(record, tmp_path / "clean.pt")
+    assert reader.load(tmp_path / "clean.pt").tokens == 24
+    apply(record)
+    torch.save(record, tmp_path / "bad.pt")
+    with pytest.raises(UserError) as refused:
+        reader.load(tmp_path / "bad.pt")
+    assert refused.value.rule == f"samples.{rule}"
+    assert refused.value.rule in RULES
+
+
+def test_a_width_that_is_no_multiple_of_a_state_is_refused(reader: SampleReader, tmp_path: Path) -> None:
+    record = torch.load(SAMPLES / "specforge/rows_0-2000/data_0.ckpt", weights_only=True)
+    record["aux_hidden_state"] = record["aux_hidden_state"][..., :100]
+    torch.save(record, tmp_path / "bad.ckpt")
+    with pytest.raises(UserError, match="no multiple"):
+        reader.load(tmp_path / "bad.ckpt")
+
+
+def test_names_are_relative_to_the_root() -> None:
+    root = SAMPLES / "speculators-0.9.0"
+    file = root / "hidden_states/hs_1.safetensors"
+    assert load_sample(file, allow_pickle=False, root=root).name == "hidden_states/hs_1.safetensors"
+    assert load_sample(file, allow_pickle=False).name == "hs_1.safetensors"
+
+
+def test_states_without_their_data_set_say_that_the_mask_is_missing(tmp_path: Path) -> None:
+    shutil.copy(SAMPLES / "speculators-0.9.0/hidden_states/hs_0.safetensors", tmp_path)
+    sample = load_sample(tmp_path / "hs_0.safetensors", allow_pickle=False)
+    assert sample.loss_mask_T is None
+    assert "data set" in sample.notes[0]
+
+
+def test_states_of_another_conversation_than_the_data_sets_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(SAMPLES / "speculators-0.9.0", folder)
+    tensors = load_file(folder / "hidden_states/hs_0.safetensors")
+    tensors["token_ids"][3] += 1
+    save_file(tensors, folder / "hidden_states/hs_0.safetensors")
+    with pytest.raises(UserError) as refused:
+        load_sample(folder / "hidden_states/hs_0.safetensors", allow_pickle=False)
+    assert refused.value.rule == "samples.tokens-disagree"
+    shutil.copy(folder / "hidden_states/hs_2.safetensors", folder / "hidden_states/hs_7.safetensors")
+    with pytest.raises(UserError, match="row 7 was asked for"):
+        load_sample(folder / "hidden_states/hs_7.safetensors", allow_pickle=False)
+
+
+# ---- the data set's arrow files
+
+
+def _stream() -> bytes:
+    return (SAMPLES / "speculators-0.9.0/data-00000-of-00001.arrow").read_bytes()
+
+
+def test_rows_of_the_data_set_are_those_of_the_dump() -> None:
+    rows = ArrowRows(SAMPLES / "speculators-0.9.0")
+    assert len(rows) == 3
+    for index in range(3):
+        tensors = load_file(SAMPLES / f"speculators-0.9.0/hidden_states/hs_{index}.safetensors")
+        row = rows.row(index)
+        assert row["input_ids"] == tensors["token_ids"].tolist()
+        assert len(row["loss_mask"]) == len(row["input_ids"])
+        assert set(row["loss_mask"]) == {0, 1}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.integers(0, len(_stream()) - 1), st.integers(0, 255))
+def test_a_changed_byte_never_gives_more_than_a_refusal(tmp_path: Path, at: int, value: int) -> None:
+    data = bytearray(_stream())
+    data[at] = value
+    (tmp_path / "data.arrow").write_bytes(data)
+    outcome = _rows_or_rule(tmp_path)
+    assert isinstance(outcome, int) or outcome == "samples.data-set" or outcome.startswith("files.")
+
+
+def _rows_or_rule(folder: Path) -> int | str:
+    """How many rows could be read, or the rule that refused them."""
+    try:
+        rows = ArrowRows(folder)
+        return len([rows.row(index) for index in range(min(len(rows), 3))])
+    except UserError as error:
+        return error.rule
+
+
+@pytest.mark.parametrize("keep", [0, 7, 8, 100, 640, 1000, 1700])
+def test_a_truncated_data_set_has_fewer_rows_or_is_refused(tmp_path: Path, keep: int) -> None:
+    (tmp_path / "data.arrow").write_bytes(_stream()[:keep])
+    assert _rows_or_rule(tmp_path) in (0, "samples.data-set")
+
+
+def test_what_is_no_arrow_stream_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data.arrow").write_bytes(b"ARROW1\x00\x00" + b"\x00" * 64)
+    with pytest.raises(UserError, match="no Arrow stream"):
+        ArrowRows(tmp_path)
+    (tmp_path / "data.arrow").write_bytes(struct.pack("<Ii", 0xFFFFFFFF, 1 << 30) + b"\x00" * 64)
+    with pytest.raises(UserError, match="no Arrow stream"):
+        ArrowRows(tmp_path)
+    (tmp_path / "state.json").write_text(json.dumps({"_data_files": [{"filename": "../data.arrow"}]}))
+    with pytest.raises(UserError, match="lists no data files"):
+        ArrowRows(tmp_path)
+
+
+# ---- the neutral format
+
+
+def _parts(tokens: int = 5, count: int = 2, width: int = 4, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
+    generator = torch.Generator().manual_seed(tokens * 100 + count)
+    states = [torch.randn(tokens, width, generator=generator).to(dtype) for _ in range(count)]
+    return {
+        "input_ids_T": torch.arange(tokens),
+        "states_THk": states,
+        "loss_mask_T": torch.tensor([i % 2 for i in range(tokens)]),
+        "last_TG": torch.randn(tokens, width, generator=generator).to(dtype),
+    }
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@given(
+    st.integers(1, 6),
+    st.integers(1, 4),
+    st.integers(1, 5),
+    st.sampled_from([torch.float32, torch.bfloat16, torch.float16]),
+    st.booleans(),
+    st.sampled_from([None, 12, "final_norm"]),
+)
+def test_what_is_written_is_read(tmp_path: Path, tokens: int, count: int, width: int, dtype: torch.dtype, named: bool, last: Any) -> None:
+    parts = _parts(tokens, count, width, dtype)
+    boundaries: Any = (*range(count - 1), "final_norm") if named else None
+    write_sample(tmp_path / "s.safetensors", **parts, boundaries=boundaries, last=last, document_ids_T=torch.zeros(tokens).long())
+    sample = load_sample(tmp_path / "s.safetensors", allow_pickle=False)
+    assert isinstance(sample, TrainingSample)
+    assert torch.equal(sample.input_ids_T, parts["input_ids_T"])
+    assert all(torch.equal(a, b) for a, b in zip(sample.states_THk, parts["states_THk"], strict=True))
+    assert sample.last_TG is not None
+    assert torch.equal(sample.last_TG, parts["last_TG"])
+    assert (sample.boundaries, sample.last) == (boundaries, last)
+    assert sample.document_ids_T is not None
+
+
+def test_a_neutral_sample_needs_no_more_than_tokens_and_states(tmp_path: Path) -> None:
+    write_sample(tmp_path / "s.safetensors", input_ids_T=torch.arange(3), states_THk=[torch.ones(3, 2)])
+    sample = load_sample(tmp_path / "s.safetensors", allow_pickle=False)
+    assert (sample.loss_mask_T, sample.last_TG, sample.boundaries, sample.last, sample.document_ids_T) == (None,) * 5
+    assert find_samples(tmp_path) == [tmp_path / "s.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"format_version": "2"}, "format-version"),
+        ({"boundaries": "[0]"}, "boundaries"),
+        ({"boundaries": "[0, -1]"}, "boundaries"),
+        ({"boundaries": "[0, true]"}, "boundaries"),
+        ({"last": "layer 12"}, "boundaries"),
+        ({"last": "boundary twelve"}, "boundaries"),
+        ({"dtype": "float16"}, "dtype"),
+        ({"layers": "12"}, "unknown-key"),
+    ],
+)
+def test_each_fault_of_the_metadata_has_its_rule(tmp_path: Path, change: dict[str, str], rule: str) -> None:
+    good = {"format": "eagle3-contract-sample", "format_version": "1", "boundaries": "[0, 2]", "last": "boundary 12", "dtype": "float32"}
+    tensors = {"input_ids": torch.arange(3), "states": torch.ones(3, 2, 4)}
+    save_file(tensors, tmp_path / "good.safetensors", metadata=good)
+    assert load_sample(tmp_path / "good.safetensors", allow_pickle=False).boundaries == (0, 2)
+    save_file(tensors, tmp_path / "bad.safetensors", metadata={**good, **change})
+    with pytest.raises(UserError) as refused:
+        load_sample(tmp_path / "bad.safetensors", allow_pickle=False)
+    assert refused.value.rule == f"samples.{rule}"
+
+
+@pytest.mark.parametrize(
+    ("tensors", "rule"),
+    [
+        ({"stats": torch.ones(1)}, "unknown-key"),
+        ({"states": torch.ones(3, 4)}, "shape"),
+        ({"states": torch.ones(4, 2, 4)}, "length"),
+        ({"states": torch.full((3, 2, 4), torch.nan)}, "not-finite"),
+        ({"last_hidden_state": torch.ones(3, 5)}, "shape"),
+        ({"document_ids": torch.ones(3)}, "dtype"),
+        ({"loss_mask": torch.ones(4, dtype=torch.uint8)}, "length"),
+    ],
+)
+def test_each_fault_of_the_tensors_has_its_rule(tmp_path: Path, tensors: dict[str, torch.Tensor], rule: str) -> None:
+    good = {"input_ids": torch.arange(3), "states": torch.ones(3, 2, 4)}
+    metadata = {"format": "eagle3-contract-sample", "format_version": "1"}
+    save_file({**good, **tensors}, tmp_path / "bad.safetensors", metadata=metadata)
+    with pytest.raises(UserError) as refused:
+        load_sample(tmp_path / "bad.safetensors", allow_pickle=False)
+    assert refused.value.rule == f"samples.{rule}"
+    save_file({"input_ids": torch.arange(3)}, tmp_path / "bad.safetensors", metadata=metadata)
+    with pytest.raises(UserError, match="no tensor states"):
+        load_sample(tmp_path / "bad.safetensors", allow_pickle=False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"states_THk": []},
+        {"states_THk": [torch.ones(5, 4), torch.ones(5, 3)]},
+        {"states_THk": [torch.ones(4, 4)]},
+        {"loss_mask_T": torch.full((5,), 3)},
+        {"boundaries": (0,)},
+        {"input_ids_T": torch.arange(0)},
+        {"last_TG": torch.full((5, 4), torch.inf)},
+    ],
+)
+def test_what_could_not_be_read_back_is_not_written(tmp_path: Path, change: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as refused:
+        write_sample(tmp_path / "s.safetensors", **{**_parts(), **change})
+    assert refused.value.rule == "samples.write"
+    assert list(tmp_path.iterdir()) == []
