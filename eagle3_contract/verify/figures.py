@@ -1,0 +1,273 @@
+"""Accuracy and accepted length of both paths: added up sample by sample, compared as pairs, held against what the contract claims.
+
+Legend: S steps, T tokens, DV draft vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from contract.errors import UserError
+from contract.findings import Check, Depth, Json, Rule, Severity
+from contract.statement import fact
+from eagle3_contract.model.load import LoadedContract
+from eagle3_contract.verify.acceptance import DEFINITION, NO_DRAFT, Acceptance, chain, first_round, pooled
+from eagle3_contract.verify.metrics import Accuracy, Definition, TargetTokens, count_steps
+
+STANDARD_ERRORS: Final = 2.0
+"""A claim fails only below itself minus so many standard errors of the samples at hand."""
+RESAMPLES: Final = 2000
+CONFIDENCE: Final = 0.95
+SEED: Final = 20240
+"""Of the bootstrap, so that the interval is the same on every run."""
+
+
+def _rule(name: str, title: str, why: str, remedy: str, dimension: str = "metric", depth: Depth | None = Depth.VERIFY) -> Rule:
+    return Rule(id=name, title=title, severity=Severity.ERROR, dimension=dimension, why=why, remedy=remedy, depth=depth)
+
+
+CLAIM: Final = _rule(
+    "accuracy.claim",
+    "The drafter reproduces its claimed training accuracy on its own samples",
+    "The standalone test of the incident: fed the states it was trained on, a sound drafter gets the accuracy that training "
+    "reported, in training's own "
+    "definition (the same predictions are 0.77, 0.94 or 0.91, depending on who counts). If it does not, the weights, the wiring "
+    "or the samples are not those "
+    "of training; nothing about an engine can mend that.",
+    "Compare the wiring in the contract with the trainer's code; look at the vocab map, the rope and the loss mask.",
+)
+DROP: Final = _rule(
+    "accuracy.inference",
+    "The inference path is as accurate as the training path",
+    "Fed what the engine feeds it, the drafter predicts worse than on the states of training. This is what a mismatch costs; the "
+    "states and the first differing tensor "
+    "say why. Small faults (a layer early or late) hide in this figure; that is why it is not the only check.",
+    "See the findings on states and logits.",
+    "recipe",
+)
+LENGTH: Final = _rule(
+    "acceptance.inference",
+    "The inference path accepts as many drafts as the training path",
+    "Accepted length is throughput. Measured as a paired difference over the samples with a bootstrap interval, because samples "
+    "differ more from each other than the paths do.",
+    "See the findings on states and logits.",
+    "recipe",
+)
+FLOOR: Final = _rule(
+    "acceptance.floor",
+    "The accepted length is above the contract's floor",
+    "Below the floor the drafter is not worth serving.",
+    "See the findings on states and logits; if there are none, train longer or lower the floor deliberately.",
+    "metric",
+    None,
+)
+COVERAGE: Final = _rule(
+    "vocab.sample-coverage",
+    "The draft vocabulary covers the samples' tokens as far as the claimed accuracy needs",
+    "A token outside the draft vocabulary can never be proposed, so the coverage of the target's tokens is a ceiling for every "
+    "accuracy over the full vocabulary.",
+    "Check that the vocab map belongs to this target and tokenizer, and to this data.",
+    "vocab",
+)
+RULES: Final = (CLAIM, DROP, LENGTH, FLOOR, COVERAGE)
+
+
+@dataclass(slots=True)
+class PathFigures:
+    """Figures of one path, sample by sample."""
+
+    steps: int
+    accuracy: Accuracy = field(init=False)
+    lengths: dict[str, Acceptance] = field(default_factory=dict)
+    shares: dict[str, tuple[float | None, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.accuracy = Accuracy(self.steps)
+
+    def add(
+        self,
+        sample: str,
+        logits_steps: Sequence[Tensor],
+        targets_D: Tensor,
+        tokens_T: Tensor,
+        mask_T: Tensor | None,
+        target: TargetTokens | None,
+        definition: Definition | None,
+    ) -> None:
+        """Add one sample: logits [T-1, DV] per step."""
+        drafts_ST = [_drafts(logits, targets_D) for logits in logits_steps]
+        mask = None if mask_T is None else [int(m) for m in mask_T]
+        self.lengths[sample] = chain(tokens_T.tolist(), drafts_ST, start=first_round(mask))
+        if definition is not None and target is not None and mask_T is not None:
+            counts = count_steps(definition, logits_steps, targets_D, target, mask_T)
+            self.accuracy.add(counts)
+            self.shares[sample] = counts.accuracy
+
+    @property
+    def length(self) -> Acceptance:
+        return pooled(self.lengths.values())
+
+    def as_measurement(self) -> dict[str, Json]:
+        """For the report: accuracy and acceptance of this path."""
+        return {
+            "accuracy": list(self.accuracy.accuracy),
+            "accuracy_standard_error": list(self.accuracy.standard_error),
+            "rows": list(self.accuracy.counts.rows),
+            "samples": len(self.lengths),
+            "accepted_length": self.length.length,
+            "rounds": self.length.rounds,
+            "accepted_drafts": self.length.accepted,
+            "per_sample": {name: {"accepted_length": a.length, "rounds": a.rounds} for name, a in self.lengths.items()},
+        }
+
+
+def _drafts(logits_RD: Tensor, targets_D: Tensor) -> list[int]:
+    ids_R = targets_D[logits_RD.argmax(-1)]
+    return torch.where(logits_RD.isfinite().all(-1), ids_R, torch.full_like(ids_R, NO_DRAFT)).tolist()
+
+
+def definition_of(loaded: LoadedContract) -> Definition | None:
+    """The definition of accuracy that the contract names, if it is known."""
+    stated = fact(loaded.contract.training.metrics.definition)
+    return Definition(stated.value) if stated.known else None
+
+
+def claim_checks(loaded: LoadedContract, training: PathFigures, missing: UserError | str | None) -> Iterator[Check]:
+    """The claimed accuracy against the training path's, step by step; undecided if the target's tokens are not at hand (``missing``)."""
+    where = loaded.document.where("training.metrics")
+    claimed, definition = fact(loaded.contract.training.metrics.accuracy), fact(loaded.contract.training.metrics.definition)
+    for stated, what in ((claimed, "accuracy"), (definition, "definition")):
+        if not stated.known:
+            yield CLAIM.undecided(
+                f"the contract claims no training accuracy: {what} unknown ({stated.reason})", required=False, where=where
+            )
+            return
+    if training.accuracy.samples == 0:
+        reason = missing.message if isinstance(missing, UserError) else missing or "no sample could be counted"
+        fix = missing.fix if isinstance(missing, UserError) else "Give the target with --target, or samples that record target_argmax."
+        yield CLAIM.undecided(f"the training accuracy could not be measured: {reason}", at=Depth.VERIFY, where=where, fix=fix)
+        return
+    measured, errors = training.accuracy.accuracy, training.accuracy.standard_error
+    for step, claim in enumerate(claimed.value):
+        if step >= training.steps or measured[step] is None:
+            yield CLAIM.undecided(f"step {step}: claimed {claim:.3f}, not measured", at=Depth.VERIFY, where=where)
+            continue
+        got, error = float(measured[step] or 0.0), float(errors[step] or 0.0)
+        text = (
+            f"step {step}: {definition.value} {got:.3f} ± {error:.3f} on {training.accuracy.samples} samples "
+            f"({training.accuracy.counts.rows[step]} rows), claimed {claim:.3f}"
+        )
+        figures = {"step": step, "measured": got, "standard_error": error, "claimed": claim, "definition": definition.value}
+        check = CLAIM.passed if got >= claim - STANDARD_ERRORS * error else CLAIM.failed
+        yield check(text, expected=f">= {claim - STANDARD_ERRORS * error:.3f}", actual=got, where=where, evidence=figures)
+
+
+def path_figures_checks(training: PathFigures, inference: PathFigures) -> Iterator[Check]:
+    """Inference against training, as pairs of samples."""
+    both = [name for name in training.lengths if name in inference.lengths and training.lengths[name].rounds]
+    for step in range(training.steps):
+        pairs = [
+            (float(a), float(b))
+            for name in training.shares
+            if name in inference.shares
+            and (a := training.shares[name][step]) is not None
+            and (b := inference.shares[name][step]) is not None
+        ]
+        if not pairs:
+            continue
+        drop, error = _mean_and_error([a - b for a, b in pairs])
+        before, after = sum(a for a, _ in pairs) / len(pairs), sum(b for _, b in pairs) / len(pairs)
+        text = f"step {step}: accuracy {before:.3f} on the training path, {after:.3f} on the inference path ({len(pairs)} samples)"
+        figures = {"step": step, "drop": drop, "standard_error": error, "samples": len(pairs)}
+        worse = drop > STANDARD_ERRORS * error and drop > 0
+        yield (DROP.failed if worse else DROP.passed)(text, expected=before, actual=after, evidence=figures)
+    if not both:
+        return
+    low, high = paired_bootstrap([(training.lengths[n], inference.lengths[n]) for n in both])
+    before_, after_ = pooled(training.lengths[n] for n in both).length, pooled(inference.lengths[n] for n in both).length
+    text = (
+        f"accepted length {before_:.3f} on the training path, {after_:.3f} on the inference path "
+        f"(difference {before_ - after_:+.3f}, {CONFIDENCE:.0%} interval {low:+.3f} to {high:+.3f}; {DEFINITION})"
+    )
+    evidence: dict[str, Json] = {"difference": before_ - after_, "interval": [low, high], "samples": len(both), "definition": DEFINITION}
+    yield (LENGTH.failed if low > 0 else LENGTH.passed)(text, expected=before_, actual=after_, evidence=evidence)
+
+
+def floor_check(loaded: LoadedContract, figures: PathFigures, path: str) -> Iterator[Check]:
+    """The accepted length of a path against the contract's floor, if it states one for this number of drafts."""
+    floor, k = fact(loaded.contract.acceptance.floor), fact(loaded.contract.acceptance.k)
+    where = loaded.document.where("acceptance.floor")
+    if not floor.known or not figures.length.rounds:
+        return
+    if k.known and k.value != figures.steps:
+        yield FLOOR.undecided(f"the floor is stated for {k.value} drafts, {figures.steps} were made", where=where)
+        return
+    low, high = bootstrap(list(figures.lengths.values()))
+    got = figures.length.length
+    text = f"accepted length {got:.3f} on the {path} path ({CONFIDENCE:.0%} interval {low:.3f} to {high:.3f}), floor {floor.value:.3f}"
+    evidence: dict[str, Json] = {"accepted_length": got, "interval": [low, high], "definition": DEFINITION}
+    if high < floor.value:
+        yield FLOOR.failed(text, expected=f">= {floor.value}", actual=got, where=where, evidence=evidence)
+    else:
+        yield FLOOR.passed(text, expected=f">= {floor.value}", actual=got, where=where, evidence=evidence)
+
+
+def coverage_check(loaded: LoadedContract, covered: int, total: int) -> Iterator[Check]:
+    """Coverage of the counted target tokens by the draft vocabulary, held against the claimed first-step accuracy."""
+    claimed = fact(loaded.contract.training.metrics.accuracy)
+    definition = definition_of(loaded)
+    if not total:
+        return
+    share = covered / total
+    error = math.sqrt(share * (1 - share) / total)
+    text = f"the draft vocabulary covers {share:.1%} of the target's {total} tokens on the samples"
+    evidence: dict[str, Json] = {"covered": covered, "total": total, "share": share}
+    full = definition in (Definition.EAGLE, Definition.ANGELSLIM, Definition.SPECFORGE)
+    if full and claimed.known and claimed.value and share + STANDARD_ERRORS * error < claimed.value[0]:
+        yield COVERAGE.failed(
+            f"{text}, so a first-step accuracy of {claimed.value[0]:.3f} is out of reach",
+            expected=f">= {claimed.value[0]:.3f}",
+            actual=share,
+            evidence=evidence,
+        )
+    else:
+        yield COVERAGE.passed(text, actual=share, evidence=evidence)
+
+
+def paired_bootstrap(pairs: Sequence[tuple[Acceptance, Acceptance]]) -> tuple[float, float]:
+    """Interval of the difference of pooled lengths (first minus second), resampling whole samples as pairs."""
+    rng = random.Random(SEED)
+    draws = []
+    for _ in range(RESAMPLES):
+        chosen = rng.choices(pairs, k=len(pairs))
+        draws.append(pooled(a for a, _ in chosen).length - pooled(b for _, b in chosen).length)
+    return _interval(draws)
+
+
+def bootstrap(parts: Sequence[Acceptance]) -> tuple[float, float]:
+    """Interval of a pooled length, resampling whole samples."""
+    rng = random.Random(SEED)
+    return _interval([pooled(rng.choices(parts, k=len(parts))).length for _ in range(RESAMPLES)])
+
+
+def _interval(draws: Sequence[float]) -> tuple[float, float]:
+    ordered = sorted(d for d in draws if math.isfinite(d))
+    if not ordered:
+        return float("nan"), float("nan")
+    cut = (1 - CONFIDENCE) / 2
+    return ordered[int(cut * len(ordered))], ordered[min(len(ordered) - 1, int((1 - cut) * len(ordered)))]
+
+
+def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    mean = sum(values) / len(values)
+    if len(values) < 2:
+        return mean, 0.0
+    spread = sum((v - mean) ** 2 for v in values) / (len(values) - 1)
+    return mean, math.sqrt(spread / len(values))

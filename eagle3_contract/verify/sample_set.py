@@ -1,0 +1,220 @@
+"""The training samples of a contract: which files they are, whether they are the listed ones, and what they store.
+
+Legend: T tokens, K stored states, G target hidden size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from contract.errors import UserError
+from contract.files.paths import open_path
+from contract.findings import Check, Depth, Rule, Severity, Where, check_from_error
+from contract.limits import DEFAULT_LIMITS, Limits
+from contract.statement import fact
+from eagle3_contract.model.load import LoadedContract
+from eagle3_contract.model.states import Recipe, State, recipe_text
+from eagle3_contract.trainers.sample import TrainingSample
+from eagle3_contract.trainers.samples import SampleReader, find_samples
+
+
+def _rule(name: str, title: str, why: str, remedy: str, *, dimension: str = "alignment") -> Rule:
+    return Rule(id=f"samples.{name}", title=title, severity=Severity.ERROR, dimension=dimension, why=why, remedy=remedy, depth=Depth.VERIFY)
+
+
+THERE: Final = _rule(
+    "there",
+    "There are training samples to verify on",
+    "Without a sample nothing shows that the drafter reproduces its training, or that captured states are the trained ones.",
+    "Give the samples with --samples, or commit them beside the contract.",
+)
+LISTED: Final = _rule(
+    "listed",
+    "The samples are exactly the ones that the contract lists",
+    "A sample that is missing, or one that nobody listed, changes every figure; a verification on a part of the samples is no "
+    "verification.",
+    "Restore the listed files, or list what belongs to the contract.",
+)
+DIGEST: Final = _rule(
+    "digest",
+    "Every sample has its listed digest",
+    "The sample is not the one that the contract was written for.",
+    "Restore the file, or write the contract again from the samples that training used.",
+)
+LAYOUT: Final = _rule(
+    "layout",
+    "Samples store what the contract says they store",
+    "The contract says which states a sample stores, in stored order; picked by a wrong list, right samples feed a wrong recipe. "
+    "The incident's dump was a "
+    "list of four states of which `[:-1]` was fed.",
+    "Correct training.samples.states, or write the samples again.",
+    dimension="recipe",
+)
+RULES: Final = (THERE, LISTED, DIGEST, LAYOUT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleSet:
+    """The sample files that can be used, in order; ``picked`` are the indices of the recipe's states among the stored ones."""
+
+    root: Path
+    files: Sequence[Path]
+    stored: Recipe
+    picked: tuple[int, ...]
+    allow_pickle: bool
+
+    def read(self, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[TrainingSample | UserError]:
+        """Every sample in order, or the error that makes it unusable; one is held at a time."""
+        with SampleReader(allow_pickle=self.allow_pickle, root=self.root, limits=limits) as reader:
+            for file in self.files:
+                try:
+                    yield reader.load(file)
+                except UserError as error:
+                    yield error
+
+
+def open_samples(
+    loaded: LoadedContract, samples: str | None, recipe: Recipe, *, allow_pickle: bool, limits: Limits = DEFAULT_LIMITS
+) -> tuple[SampleSet | None, list[Check]]:
+    """Find the samples of a contract and compare them with its list.
+
+    Args:
+        loaded: the contract.
+        samples: ``--samples``; None takes the contract's own folder.
+        recipe: the states that training fed.
+        allow_pickle: whether pickle-based samples may be read.
+
+    Returns:
+        The usable samples (None if there is none), and the checks.
+    """
+    stated = loaded.contract.training.samples
+    if samples is None and stated.path is None:
+        return None, [THERE.undecided("no samples were given, and the contract commits none", at=Depth.VERIFY, fix=THERE.remedy)]
+    root = Path(samples) if samples is not None else loaded.folder / str(stated.path)
+    try:
+        found = find_samples(root, limits=limits)
+    except UserError as error:
+        return None, [check_from_error(error)]
+    if not found:
+        return None, [
+            THERE.undecided(
+                f"{root} holds no samples", at=Depth.VERIFY, where=Where(file=str(root)), fix=THERE.remedy, expected=stated.count
+            )
+        ]
+    base = root if root.is_dir() else root.parent
+    checks = [*_listed(loaded, base, found), *_digests(loaded, base, found)]
+    stored = fact(stated.states)
+    states: Recipe = tuple(stored.value) if stored.known else recipe
+    if not stored.known:
+        checks.append(
+            LAYOUT.undecided(
+                f"which states a sample stores is unknown ({stored.reason}); taken to be the recipe",
+                at=Depth.VERIFY,
+                where=loaded.document.where("training.samples.states"),
+                fix=LAYOUT.remedy,
+            )
+        )
+    lacking = [s for s in recipe if s not in states]
+    if lacking:
+        checks.append(
+            LAYOUT.failed(
+                f"the recipe {recipe_text(recipe)} needs states that the samples do not store ({recipe_text(states)})",
+                expected=list(recipe),
+                actual=list(states),
+                where=loaded.document.where("training.samples.states"),
+            )
+        )
+        return None, checks
+    picked = tuple(states.index(s) for s in recipe)
+    return SampleSet(root=base, files=found, stored=states, picked=picked, allow_pickle=allow_pickle), checks
+
+
+def _listed(loaded: LoadedContract, base: Path, found: Sequence[Path]) -> Iterator[Check]:
+    stated = loaded.contract.training.samples
+    where = loaded.document.where("training.samples.manifest")
+    names = {p.relative_to(base).as_posix() for p in found}
+    if stated.count != len(stated.manifest):
+        yield LISTED.failed(
+            f"the contract counts {stated.count} samples and lists {len(stated.manifest)}",
+            expected=stated.count,
+            actual=len(stated.manifest),
+            where=loaded.document.where("training.samples.count"),
+        )
+    if not stated.manifest:
+        yield LISTED.skipped(f"the contract lists no samples; {len(names)} were given", where=where)
+        return
+    missing, extra = sorted(stated.manifest.keys() - names), sorted(names - stated.manifest.keys())
+    for name in missing:
+        yield LISTED.failed(
+            f"the listed sample {name} is not in {base}",
+            expected=name,
+            where=loaded.document.where(("training", "samples", "manifest", name)),
+        )
+    for name in extra:
+        yield LISTED.failed(f"{name} is in {base}, and the contract does not list it", actual=name, where=where)
+    if not missing and not extra:
+        yield LISTED.passed(f"all {len(names)} listed samples are there, and no other", where=where, expected=len(names), actual=len(names))
+
+
+def _digests(loaded: LoadedContract, base: Path, found: Sequence[Path]) -> Iterator[Check]:
+    manifest = loaded.contract.training.samples.manifest
+    equal = 0
+    for path in found:
+        name = path.relative_to(base).as_posix()
+        if name not in manifest:
+            continue
+        try:
+            with open_path(path) as opened:
+                digest = f"sha256:{opened.sha256()}"
+        except UserError as error:
+            yield check_from_error(error)
+            continue
+        if digest == manifest[name]:
+            equal += 1
+        else:
+            yield DIGEST.failed(
+                f"{name} is not the sample that the contract lists",
+                expected=manifest[name],
+                actual=digest,
+                where=loaded.document.where(("training", "samples", "manifest", name)),
+            )
+    if equal:
+        yield DIGEST.passed(f"{equal} samples have their listed digests")
+
+
+def layout_problem(sample: TrainingSample, samples: SampleSet, hidden_size: int) -> Check | None:
+    """A failed check if the sample does not store what the contract says, else None."""
+    where = Where(file=sample.file, sample=sample.name)
+    if len(sample.states_THk) != len(samples.stored):
+        return LAYOUT.failed(
+            f"{sample.name} stores {len(sample.states_THk)} states, the contract says {len(samples.stored)} "
+            f"({recipe_text(samples.stored)})",
+            expected=len(samples.stored),
+            actual=len(sample.states_THk),
+            where=where,
+        )
+    widths = sorted({state.shape[1] for state in sample.states_THk})
+    if widths != [hidden_size]:
+        return LAYOUT.failed(
+            f"{sample.name} stores states of width {widths}, the target's hidden size is {hidden_size}",
+            expected=hidden_size,
+            actual=widths,
+            where=where,
+        )
+    if sample.boundaries is not None and tuple(sample.boundaries) != samples.stored:
+        return LAYOUT.failed(
+            f"{sample.name} says of itself that it stores {recipe_text(sample.boundaries)}, the contract says "
+            f"{recipe_text(samples.stored)}",
+            expected=list(samples.stored),
+            actual=list(sample.boundaries),
+            where=where,
+        )
+    return None
+
+
+def stored_states(sample: TrainingSample, samples: SampleSet) -> dict[State, int]:
+    """State to its index among the stored ones."""
+    return {state: index for index, state in reversed(list(enumerate(samples.stored[: len(sample.states_THk)])))}
