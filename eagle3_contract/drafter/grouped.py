@@ -27,12 +27,14 @@ class GroupedAttention:
 
     def project(self, x_LC: Tensor, cos_LF: Tensor, sin_LF: Tensor) -> tuple[Tensor, KeyValue]:
         """Rotated queries [L, NH, D], rotated keys [L, NKV, D] and values [L, NKV, D]."""
-        rows, dim = x_LC.shape[0], self._wiring.head_dim
-        q_LND, k_LND, v_LND = (self._linear(f"{name}_proj", x_LC).view(rows, -1, dim) for name in "qkv")
-        if self._wiring.qk_norm:
+        w, rows = self._wiring, x_LC.shape[0]
+        q_LND = self._linear("q_proj", x_LC).view(rows, w.heads, w.head_dim)
+        k_LND = self._linear("k_proj", x_LC).view(rows, w.kv_heads, w.head_dim)
+        v_LND = self._linear("v_proj", x_LC).view(rows, w.kv_heads, w.head_dim)
+        if w.qk_norm:
             # Qwen3 norms each head before the rotation (transformers modeling_qwen3.py, Qwen3Attention.forward).
-            q_LND = rms_norm(q_LND, self._weights[f"{self._prefix}q_norm.weight"], self._wiring.rms_norm_eps)
-            k_LND = rms_norm(k_LND, self._weights[f"{self._prefix}k_norm.weight"], self._wiring.rms_norm_eps)
+            q_LND = rms_norm(q_LND, self._weights[f"{self._prefix}q_norm.weight"], w.rms_norm_eps)
+            k_LND = rms_norm(k_LND, self._weights[f"{self._prefix}k_norm.weight"], w.rms_norm_eps)
         return self._rope.rotate(q_LND, cos_LF, sin_LF), KeyValue(self._rope.rotate(k_LND, cos_LF, sin_LF), v_LND)
 
     def output(self, mixed_LND: Tensor) -> Tensor:

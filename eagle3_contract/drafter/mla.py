@@ -42,10 +42,14 @@ class LatentAttention:
             query = self._linear("q_proj", x_LC)
         else:
             query = self._linear("q_b_proj", self._norm("q_a_layernorm", self._linear("q_a_proj", x_LC)))
-        q_LNP, q_LNR = torch.split(query.view(rows, self._heads, -1), [m.qk_nope_head_dim, m.qk_rope_head_dim], dim=-1)
+        q_LNP, q_LNR = torch.split(
+            query.view(rows, self._heads, m.qk_nope_head_dim + m.qk_rope_head_dim), [m.qk_nope_head_dim, m.qk_rope_head_dim], dim=-1
+        )
         latent_LK, k_LR = torch.split(self._linear("kv_a_proj_with_mqa", x_LC), [m.kv_lora_rank, m.qk_rope_head_dim], dim=-1)
-        expanded = self._linear("kv_b_proj", self._norm("kv_a_layernorm", latent_LK)).view(rows, self._heads, -1)
-        k_LNP, v_LNE = torch.split(expanded, [m.qk_nope_head_dim, m.v_head_dim], dim=-1)
+        expanded = self._linear("kv_b_proj", self._norm("kv_a_layernorm", latent_LK))
+        k_LNP, v_LNE = torch.split(
+            expanded.view(rows, self._heads, m.qk_nope_head_dim + m.v_head_dim), [m.qk_nope_head_dim, m.v_head_dim], dim=-1
+        )
         # One rotated key part is shared by all heads.
         k_LNR = self._rope.rotate(k_LR[:, None, :], cos_LF, sin_LF).expand(-1, self._heads, -1)
         q_LND = torch.cat((q_LNP, self._rope.rotate(q_LNR, cos_LF, sin_LF)), dim=-1)
