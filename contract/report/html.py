@@ -10,9 +10,12 @@ from typing import Final
 
 from contract import __version__
 from contract.findings import Check, ExitCode
-from contract.report.distances import Distances, nearness, short
+from contract.report.distances import Distances
 from contract.report.escape import value_text, xml_text
+from contract.report.flow import Flow
 from contract.report.groups import counts, grouped, headline, subject_text
+from contract.report.html_figures import bars, flow_figure, heat_map
+from contract.report.steps import Steps
 from contract.report.style import Style
 from contract.report.text import facts, sections
 from contract.reporting import Report
@@ -38,6 +41,11 @@ dt { color: var(--dim); } dd { margin: 0; }
 th, td { border: 1px solid var(--line); padding: .25rem .5rem; text-align: right; font-variant-numeric: tabular-nums; }
 th[scope=row], .left { text-align: left; } td.wanted { outline: 2px solid var(--calm); outline-offset: -2px; }
 td.found { font-weight: bold; } td.found.wrong { outline: 2px solid var(--bad); outline-offset: -2px; }
+.box { fill: none; stroke: var(--dim); } .edge { stroke: var(--dim); stroke-width: 2; fill: var(--dim); }
+.edge.broken { stroke: var(--bad); fill: var(--bad); stroke-width: 4; stroke-dasharray: 7 4; }
+text { fill: var(--ink); text-anchor: middle; font: .8rem system-ui, sans-serif; }
+.bar { display: block; height: .5rem; background: var(--calm); }
+.bar.claimed { background: var(--dim); } .bar.inference { background: var(--open); }
 summary { cursor: pointer; } :focus-visible { outline: 3px solid var(--calm); outline-offset: 2px; }
 @media print { body { max-width: none; } }
 """
@@ -76,12 +84,16 @@ def _page(report: Report) -> Iterator[str]:
             for check in checks:
                 yield from _finding(check)
             yield "</section>"
-    distances = Distances.of(report.measurements)
+    flow, distances, steps = Flow.of(report.measurements), Distances.of(report.measurements), Steps.all_of(report.measurements)
+    if flow is not None:
+        yield from flow_figure(flow, report)
     if distances is not None:
-        yield from _heat_map(distances)
+        yield from heat_map(distances)
+    yield from bars(steps)
     yield from _listed("Passed", grouped(report).passed)
     yield from _listed("Does not apply", grouped(report).skipped)
-    yield from _facts("Measurements", {k: v for k, v in report.measurements.items() if k != "distances" or distances is None})
+    drawn = {name for name, figure in (("flow", flow), ("distances", distances), ("steps", steps)) if figure}
+    yield from _facts("Measurements", {name: value for name, value in report.measurements.items() if name not in drawn})
     yield from _facts("Provenance", report.provenance)
     yield "</main>"
     yield f'<footer class="dim"><p>eagle3-contract {xml_text(__version__)}</p></footer>'
@@ -101,36 +113,6 @@ def _finding(check: Check) -> Iterator[str]:
         yield from (f"<dt>{name}</dt><dd>{xml_text(value)}</dd>" for name, value in said)
         yield "</dl>"
     yield "</article>"
-
-
-def _heat_map(distances: Distances) -> Iterator[str]:
-    yield '<section aria-labelledby="distances">'
-    yield '<h2 id="distances">What each slot carries</h2>'
-    yield '<div class="scroll" role="region" aria-labelledby="distances" tabindex="0">'
-    yield "<table>"
-    yield "<caption>Median relative error of each captured slot against each state; the darker, the nearer. Framed: the state that the"
-    yield "contract wants. Bold: the state that the slot carries.</caption>"
-    heads = "".join(f'<th scope="col">{xml_text(state)}</th>' for state in distances.states)
-    yield f'<thead><tr><th scope="col" class="left">slot</th>{heads}</tr></thead>'
-    yield "<tbody>"
-    for index, slot in enumerate(distances.slots):
-        cells = "".join(_cell(distances, index, column) for column in range(len(distances.states)))
-        yield f'<tr><th scope="row">{xml_text(slot)}</th>{cells}</tr>'
-    yield "</tbody>"
-    yield "</table>"
-    yield "</div>"
-    yield "</section>"
-
-
-def _cell(distances: Distances, index: int, column: int) -> str:
-    state = distances.states[column]
-    wanted, found = state == distances.wanted[index], state == distances.found[index]
-    classes = [name for name, holds in (("wanted", wanted), ("found", found), ("wrong", found and not wanted)) if holds]
-    said = "".join(f'<span class="dim"> {word}</span>' for word, holds in (("wanted", wanted), ("carried", found)) if holds)
-    value = distances.value(index, state)
-    # The ink stays readable on every shade of the heat colour.
-    shade = f"rgba(var(--heat), {0.55 * (nearness(value) or 0.0):.2f})"
-    return f'<td class="{" ".join(classes)}" style="background: {shade}">{xml_text(short(value))}{said}</td>'
 
 
 def _listed(title: str, checks: Sequence[Check]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Final
 from contract.report.distances import Distances, drawing
 from contract.report.escape import value_text, visible
 from contract.report.groups import counts, grouped, headline, subject_text
+from contract.report.steps import Steps, lines
 from contract.report.style import Style
 from contract.report.text import sections, shortened
 from contract.reporting import Report
@@ -51,5 +52,9 @@ def _lines(report: Report) -> Iterator[str]:
         yield ""
         # An indented block takes everything as it is, and no fence can be closed from inside.
         yield from ("    " + visible(line) for line in drawing(distances, width=DRAWING_WIDTH))
+    figures = Steps.all_of(report.measurements)
+    if figures:
+        yield ""
+        yield from ("    " + visible(line) for line in lines(figures))
     yield ""
     yield escape(counts(report))

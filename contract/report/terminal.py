@@ -16,6 +16,7 @@ from contract.findings import ExitCode
 from contract.report.distances import Distances, nearness, short
 from contract.report.escape import visible
 from contract.report.groups import counts, grouped, headline, subject_text
+from contract.report.steps import Steps, lines
 from contract.report.style import Style
 from contract.report.text import facts, sections
 from contract.reporting import Report
@@ -72,6 +73,8 @@ def _blocks(report: Report, width: int) -> Iterator[RenderableType]:
     distances = Distances.of(report.measurements)
     if distances is not None:
         yield _matrix(distances, width)
+    for line in lines(Steps.all_of(report.measurements)):
+        yield Text(visible(line))
     yield Text(counts(report), style="dim")
 
 

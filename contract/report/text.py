@@ -14,6 +14,7 @@ from contract.findings import Check
 from contract.report.distances import Distances, drawing
 from contract.report.escape import ascii_visible, value_text
 from contract.report.groups import Groups, counts, grouped, headline, subject_text
+from contract.report.steps import Steps, lines
 from contract.report.style import Style
 from contract.reporting import Report
 
@@ -67,6 +68,10 @@ def _lines(report: Report, width: int) -> Iterator[str]:
     if distances is not None:
         yield ""
         yield from (ascii_visible(line) for line in drawing(distances, width=width))
+    figures = Steps.all_of(report.measurements)
+    if figures:
+        yield ""
+        yield from (ascii_visible(line) for line in lines(figures))
     yield ""
     yield counts(report)
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from contract.errors import InputRejected
 from contract.findings import Rule, Severity, Where, check_from_error
 from contract.report.distances import Distances
+from contract.report.flow import Edge, Flow
+from contract.report.steps import Steps
 from contract.reporting import Report
 
 RECIPE = Rule(
@@ -52,6 +54,22 @@ DISTANCES = Distances(
     wanted=["boundary 0", "boundary 3", "boundary 31"],
     found=["boundary 3", "boundary 31", "boundary 59"],
 )
+STEPS = Steps(name="top-1 accuracy", training=[0.747, 0.61, None], inference=[0.31, 0.2, 0.1], claimed=[0.747])
+FLOW = Flow(
+    nodes={
+        "states": "states [0, 3, 31]",
+        "embedding": "embedding",
+        "fc": "fc 21504 to 7168",
+        "layer": "layer",
+        "head": "head and vocab map",
+    },
+    edges=[
+        Edge(source="states", target="fc", dimensions=["recipe", "pairing"]),
+        Edge(source="fc", target="layer", dimensions=["wiring"]),
+        Edge(source="embedding", target="layer", dimensions=["weights"]),
+        Edge(source="layer", target="head", dimensions=["vocab"]),
+    ],
+)
 SUBJECT = {"spec": "contract.yaml", "engines": ["vllm==0.32.0", "sglang==0.5.23"], "target": None}
 PROVENANCE = {"python": "3.11", "command_line": ["contract", "check", "contract.yaml"]}
 
@@ -63,7 +81,13 @@ def report(*checks: object, **more: object) -> Report:
 REPORTS = {
     "kept": report(PASSED, SKIPPED, NOTICED, SPACE),
     "violated": report(
-        PASSED, FAILED, UNDECIDED, NOTICED, WAIVED, SKIPPED, measurements={"distances": DISTANCES.as_json(), "accuracy": [0.747]}
+        PASSED,
+        FAILED,
+        UNDECIDED,
+        NOTICED,
+        WAIVED,
+        SKIPPED,
+        measurements={"distances": DISTANCES.as_json(), "steps": [STEPS.as_json()], "flow": FLOW.as_json(), "rows": 40},
     ),
     "unknown": report(PASSED, UNDECIDED),
     "nothing": report(),

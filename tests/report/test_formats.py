@@ -11,8 +11,10 @@ import pytest
 from contract.findings import Severity
 from contract.report import PLAIN, Style, render
 from contract.report.distances import Distances, drawing, heat, nearness
+from contract.report.flow import Edge, Flow
+from contract.report.steps import Steps
 from contract.report.style import style_for
-from report.samples import DISTANCES, FAILED, NOTICED, PASSED, REPORTS, SPACE, report
+from report.samples import DISTANCES, FAILED, FLOW, NOTICED, PASSED, REPORTS, SPACE, report
 
 
 class Terminal(io.StringIO):
@@ -106,3 +108,29 @@ def test_severity_decides_the_level() -> None:
     noticed = replace(NOTICED, severity=Severity.NOTE)
     assert "::notice file" not in render(report(PASSED, NOTICED), "github")
     assert render(report(PASSED, noticed), "github").count("::notice") == 2
+
+
+def test_the_broken_edge_is_red_and_named() -> None:
+    page = render(REPORTS["violated"], "html")
+    assert page.count('<line class="edge broken"') == 1
+    assert "Broken: states [0, 3, 31] to fc 21504 to 7168." in page
+    kept = render(report(PASSED, measurements={"flow": FLOW.as_json()}), "html")
+    assert "edge broken" not in kept
+    assert "No edge is broken." in kept
+
+
+def test_a_flow_in_columns() -> None:
+    assert FLOW.columns() == [["states", "embedding"], ["fc"], ["layer"], ["head"]]
+    circle = Flow(nodes={"a": "a", "b": "b"}, edges=[Edge(source="a", target="b"), Edge(source="b", target="a")])
+    assert circle.columns() is None
+    for broken in (None, {}, {"nodes": [], "edges": []}, {"nodes": [{}], "edges": []}, circle.as_json()):
+        assert Flow.of({"flow": broken}) is None
+    stray = FLOW.as_json() | {"edges": [{"from": "states", "to": "nowhere", "dimensions": []}]}
+    assert Flow.of({"flow": stray}) is None
+
+
+def test_figures_per_step() -> None:
+    assert "  training  0.747  0.610      -" in render(REPORTS["violated"], "text").splitlines()
+    assert Steps.all_of({"steps": "x"}) == Steps.all_of({}) == Steps.all_of({"steps": [{}, 1]}) == []
+    (figure,) = Steps.all_of({"steps": [{"name": "n", "training": [float("nan"), "x", 1], "inference": 3}]})
+    assert (figure.training, figure.inference) == ([None, None, 1.0], [])

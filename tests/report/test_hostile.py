@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from contract.findings import Check, Severity, Status, Where
 from contract.report import FORMATS, PLAIN, Style, render
 from contract.report.distances import Distances
+from contract.report.flow import Edge, Flow
+from contract.report.steps import Steps
 from contract.reporting import Report
 from report.samples import HOSTILE, REPORTS
 
@@ -51,11 +53,13 @@ def reports(draw: st.DrawFn) -> Report:
     matrix = Distances(
         slots=[draw(TEXT)], states=[draw(TEXT), "b"], values=[[draw(NUMBERS), None]], wanted=[draw(TEXT)], found=[draw(TEXT)]
     )
+    figure = Steps(name=draw(TEXT), training=[draw(NUMBERS)], inference=[None])
+    flow = Flow(nodes={"a": draw(TEXT), "b": draw(TEXT)}, edges=[Edge(source="a", target="b", dimensions=[c.dimension for c in checks])])
     return Report(
         command="check",
         subject={draw(TEXT): draw(TEXT), "engines": [draw(TEXT)]},
         checks=checks,
-        measurements={"distances": matrix.as_json(), draw(TEXT): draw(NUMBERS)},
+        measurements={"distances": matrix.as_json(), "steps": [figure.as_json()], "flow": flow.as_json(), draw(TEXT): draw(NUMBERS)},
         provenance={draw(TEXT): draw(TEXT)},
         complete=draw(st.booleans()),
     )
