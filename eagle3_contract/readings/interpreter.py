@@ -6,7 +6,9 @@ between), the tensors, the guards. The earliest fault decides the outcome; what 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from eagle3_contract.readings.capture import count, read_boundaries
@@ -21,6 +23,7 @@ from eagle3_contract.readings.view import DrafterView, Target
 
 _SERVE = "serve."
 _INNER = "capture."
+_VERSION = re.compile(r"\(\d+\.\d+")
 
 
 def execute(
@@ -148,6 +151,8 @@ def _reading(profile: Profile, version: str, runner: str | None, state: State, t
     for name in FIELDS:
         if name not in state.fields:
             state.fields[name] = unknown_field(name, "the engine does not get that far", profile.source)
+    for name, item in state.fields.items():
+        state.fields[name] = replace(item, source=_sourced(profile, item.source))
     first = min(state.faults, key=lambda f: f.phase, default=None)
     outcome = (
         Outcome.OK if first is None
@@ -164,13 +169,20 @@ def _reading(profile: Profile, version: str, runner: str | None, state: State, t
         target=None if architecture in (None, MISSING) else str(architecture),
         outcome=outcome,
         error=first.error if first else None,
-        error_source=first.source if first else None,
+        error_source=_sourced(profile, first.source) if first else None,
         fields=tuple(sorted(shown, key=lambda f: order.get(f.field, len(order)))),
         tensors=tuple(tensors),
         ignored_keys=tuple(_ignored(view.config, state.config)),
         asked=dict(state.flags),
         effective=tuple(f for n, f in state.fields.items() if n.startswith(_SERVE)),
     )
+
+
+def _sourced(profile: Profile, source: str) -> str:
+    """The source with the engine and version it was read in; a row that names another version in parentheses keeps that."""
+    if not source or source.startswith(profile.engine):
+        return source
+    return f"{profile.engine if _VERSION.search(source) else profile.source} {source}"
 
 
 def _ignored(raw: Mapping[str, Any], config: DraftConfig) -> list[str]:

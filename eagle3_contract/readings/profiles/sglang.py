@@ -89,11 +89,11 @@ DTYPE = Rule(field="dtype", source="configs/model_config.py:2284-2330", choices=
 MAP = (
     Rule(field="vocab.present", source=f"{WORKER}:370-375", choices=(
         Value(value=False, origin=Origin.FLAG, when=Not(EAGLE3), rule="the algorithm is not EAGLE3: d2t is not used"),
-        fixed(True, when=present("tensor:d2t")), fixed(False),
+        fixed(True, when=present("tensor:d2t")), default(False, "the file has no d2t"),
     )),
     Rule(field="vocab.map", source=f"{LLAMA}:350-353", choices=(
         fixed("offset", "target id = draft id + d2t[draft id]", when=equal("field:vocab.present", True)),
-        fixed("identity", "draft ids are taken as target ids"),
+        default("identity", "draft ids are taken as target ids"),
     )),
 )
 HEAD = Rule(field="lm_head.used", source=f"{LLAMA}:302-314; {WORKER}:353-365", choices=(

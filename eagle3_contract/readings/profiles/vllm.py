@@ -133,25 +133,25 @@ VOCABULARY = (
     )),
     Rule(field="vocab.present", source=f"{LLAMA}:337-345", choices=(
         fixed(False, "0.9.0 drops every map after loading it", until="0.9.1"),
-        fixed(True, when=present("tensor:draft_id_to_target_id")), fixed(False),
+        fixed(True, when=present("tensor:draft_id_to_target_id")), default(False, "the file has no d2t"),
     )),
     Rule(field="vocab.map", source=f"{LLAMA}:384-396", choices=(
         fixed("offset", "target id = draft id + d2t[draft id]", when=equal("field:vocab.present", True)),
-        fixed("identity", "the map is zeros: draft ids are taken as target ids"),
+        default("identity", "the map is zeros: draft ids are taken as target ids"),
     )),
     Rule(field="embedding.used", source=f"{PROPOSER}:1418-1495", choices=(
         fixed("target", "the target's wherever the shapes are equal, before 0.11.1", when=every(equal("=H", "=TG"), equal("=V", "=TV")), until="0.11.1"),
         fixed("own", "the target's has another shape", until="0.11.1"),
         fixed("own", "the file has its own", when=present("tensor:model.embed_tokens.weight")),
         fixed("own", "run as a plain draft model: nothing is shared", when=equal("field:serve.method", "draft_model")),
-        fixed("own", "nothing was loaded into it: the target's has another width", when=unlike("=H", "=TG")),
-        fixed("target", "the file has none"),
+        default("own", "nothing was loaded into it: the target's has another width", when=unlike("=H", "=TG")),
+        default("target", "the file has none"),
     )),
     Rule(field="lm_head.used", source=f"{PROPOSER}:1497-1550", choices=(
         fixed("own", "the file has its own", when=present("tensor:lm_head.weight")),
         fixed("own", "run as a plain draft model: nothing is shared", when=equal("field:serve.method", "draft_model")),
         fixed("own", "never shared with eagle3 drafters before 0.11.1", until="0.11.1"),
-        fixed("target", "the file has none: the first rows of the target's head are used"),
+        default("target", "the file has none: the first rows of the target's head are used"),
     )),
 )
 DTYPE = Rule(field="dtype", source=f"{CONFIG}:1246", text="the target's; the drafter's own dtype is not read", choices=(

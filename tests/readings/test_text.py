@@ -1,0 +1,40 @@
+"""The text of ``contract read``: every default, every ignored key and every tensor that does not arrive is marked."""
+
+from __future__ import annotations
+
+from eagle3_contract.readings.engines import read
+from eagle3_contract.readings.text import reading_text, readings_text
+from tests.readings.drafters import drafter, target
+
+
+def marked(text: str) -> list[str]:
+    return [line.split()[1] for line in text.splitlines() if line.startswith("!")]
+
+
+def test_defaults_ignored_keys_and_tensors_are_marked() -> None:
+    view = drafter(
+        eagle_aux_hidden_state_layer_ids=[1, 3, 5], norm_before_residual=True,
+        tensors={"fc.weight": ..., "extra.weight": ("BF16", [3]), "embed_tokens.weight": ("BF16", [256, 64])},
+    )
+    (reading,) = read(view, "sglang==0.5.23", target())
+    found = marked(reading_text(reading))
+    for name in ("hidden_states.boundaries", "eagle_aux_hidden_state_layer_ids", "norm_before_residual", "fc.weight", "extra.weight", "embed_tokens.weight"):
+        assert name in found
+    for name in ("rope.theta", "wiring.norm_before_residual", "layers", "t2d", "d2t"):
+        assert name not in found
+
+
+def test_a_refusal_is_said_first_with_its_source() -> None:
+    (reading,) = read(drafter(architectures=["Nobody"]), "sglang==0.5.23", target())
+    lines = reading_text(reading).splitlines()
+    assert lines[0].endswith("error_at_load")
+    assert "Cannot find model module" in lines[1]
+    assert "models/registry.py" in lines[2]
+
+
+def test_two_readings_end_with_what_differs() -> None:
+    readings = read(drafter(eagle_config={"eagle_aux_hidden_state_layer_ids": [1, 9, 20]}), "vllm", target())
+    text = readings_text(readings)
+    row = next(line for line in text[text.index("where the readings differ") :].splitlines() if line.startswith("hidden_states.boundaries"))
+    assert row.split(None, 1)[1].replace("  ", "") == "[1, 9, 20][2, 16, 29]"
+    assert "agree in every field" in readings_text([readings[0], readings[0]])
