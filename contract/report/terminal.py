@@ -57,7 +57,7 @@ def _blocks(report: Report, width: int) -> Iterator[RenderableType]:
     yield Panel(Text(f"{headline(report)}\n").append(visible(subject_text(report)), style="dim"), title=title, title_align="left")
     for label, checks in sections(grouped(report)):
         for check in checks:
-            head = Text(label, style=_LABEL_STYLE[label]).append(f" {visible(check.rule)}", style="bold")
+            head = Text().append(label, style=_LABEL_STYLE[label]).append(f" {visible(check.rule)}", style="bold")
             if check.where is not None:
                 head.append(f"  {visible(str(check.where))}", style="dim")
             yield head
