@@ -115,6 +115,13 @@ _TABLE: Final[tuple[tuple[str, str, str, str, str], ...]] = (
         "Reinstall or remove the package that brings it.",
     ),
     (
+        "vocab.no-map",
+        "vocab",
+        "A vocab map file holds a vocab map",
+        "The map that training used would not be compared.",
+        "Name a vocab map.",
+    ),
+    (
         "drafter.config",
         "files",
         "The drafter has a config.json that is an object",
