@@ -25,7 +25,8 @@ NORMED_TOLERANCE: Final = 0.05
 NOT_NORMED_SPREAD: Final = 0.2
 """Median distance from 1, or relative spread between rows, from which a state certainly has not passed the norm."""
 SMALL_WEIGHT: Final = 0.05
-"""Weights of the norm below this share of their root mean square are left out: dividing by them only magnifies rounding."""
+"""Weights of the norm below this share of their median are left out: dividing by them only magnifies rounding. The median, because
+real norms have a few huge weights that would drown any mean (SmolLM2-135M)."""
 
 
 class Answer(StrEnum):
@@ -84,7 +85,7 @@ def is_normed(state_TG: Tensor, norm_weight_G: Tensor, *, weight_offset: float =
     The figure is the largest distance of a row's root mean square from 1 after the weight is divided out.
     """
     weight = norm_weight_G.float() + weight_offset
-    kept = weight.abs() > SMALL_WEIGHT * weight.pow(2).mean().sqrt()
+    kept = weight.abs() > SMALL_WEIGHT * weight.abs().median()
     if int(kept.sum()) < max(8, len(weight) // 2):
         return Measured(answer=Answer.UNDECIDED, figure=float("nan"), text="too many of the norm's weights are near zero")
     whitened = state_TG[:, kept].float() / weight[kept]
