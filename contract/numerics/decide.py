@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -17,17 +18,47 @@ MARGIN: Final = 0.5
 _EXACT: Final = RowSummary(rows=0, median=0.0, worst=0.0, worst_row=None, sinks=())
 
 
-def trivial(observed_TH: Tensor) -> Attribution | None:
+@dataclass(frozen=True, slots=True, eq=False)
+class Oddities:
+    """Row norms (float64 [T], CPU) of an observed tensor, and its rows that no candidate can explain."""
+
+    norms: Tensor
+    not_finite: tuple[int, ...]
+    zero: tuple[int, ...]
+
+    @classmethod
+    def of(cls, x_TH: Tensor) -> Oddities:
+        """Of any tensor; one that has no rows and columns has no oddities either."""
+        if x_TH.dim() != 2 or x_TH.numel() == 0:
+            return cls(torch.empty(0, dtype=torch.float64), (), ())
+        norm_T = torch.linalg.vector_norm(x_TH.float(), dim=1).double().cpu()
+        # Squares overflow and underflow before values do: the rows in question are looked at.
+        large = (~torch.isfinite(norm_T)).nonzero().flatten().tolist()
+        small = (norm_T == 0.0).nonzero().flatten().tolist()
+        return cls(
+            norm_T,
+            tuple(i for i in large if not bool(torch.isfinite(x_TH[i]).all())),
+            tuple(i for i in small if not bool(x_TH[i].any())),
+        )
+
+    def __str__(self) -> str:
+        """In words to append to a sentence; empty if there are none."""
+        found = ((self.not_finite, "hold values that are not finite"), (self.zero, "are zero"))
+        return "".join(f"; {len(rows)} of {len(self.norms)} rows {what}, the first is row {rows[0]}" for rows, what in found if rows)
+
+
+def trivial(observed_TH: Tensor, odd: Oddities) -> Attribution | None:
     """The verdict on a tensor that needs no candidates: an empty one, or one in which every value is zero."""
     if observed_TH.dim() != 2 or observed_TH.numel() == 0:
         return _alone(None, f"there is nothing to compare: shape {list(observed_TH.shape)}")
-    if not bool(observed_TH.any()):  # NaN counts as a value
+    if len(odd.zero) == len(observed_TH):
         return _alone(_without_candidate("zeros", Kind.ZEROS, "every value is zero", len(observed_TH)), "every value is zero")
     return None
 
 
 def decide(
     observed_TH: Tensor,
+    odd: Oddities,
     found: Sequence[tuple[int, Explanation]],
     tolerance: Tolerance,
     *,
@@ -43,7 +74,7 @@ def decide(
     mostly = {e.name for _, e in found if e.kind is Kind.IDENTITY and e.median <= tolerance.median}
     found = [(t, e) for t, e in found if not (e.kind is Kind.HALF and e.name in mostly)]
     fitting = sorted(((t, e) for t, e in found if _within(e, tolerance)), key=lambda te: (te[0], te[1].median))
-    notes = _notes(observed_TH)
+    notes = str(odd)
     if not fitting and _constant(observed_TH):
         best = _without_candidate("one repeated row", Kind.CONSTANT, "every row is the same", len(observed_TH))
         reason = f"every row is the same, and no candidate's{notes}"
@@ -120,17 +151,6 @@ def _figures(e: Explanation) -> str:
 
 def _constant(observed_TH: Tensor) -> bool:
     return len(observed_TH) > 1 and bool((observed_TH == observed_TH[:1]).all())
-
-
-def _notes(observed_TH: Tensor) -> str:
-    """Rows that no candidate can explain, in words to append."""
-    bad_T = ~torch.isfinite(observed_TH).all(dim=1)
-    zero_T = ~observed_TH.any(dim=1)
-    words = ""
-    for mask_T, what in ((bad_T, "hold values that are not finite"), (zero_T, "are zero")):
-        if n := int(mask_T.sum()):
-            words += f"; {n} of {len(observed_TH)} rows {what}, the first is row {int(mask_T.nonzero()[0])}"
-    return words
 
 
 def _without_candidate(name: str, kind: Kind, text: str, rows: int) -> Explanation:

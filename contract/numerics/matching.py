@@ -20,17 +20,18 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from contract.numerics.decide import decide, trivial
+from contract.numerics.decide import Oddities, decide, trivial
 from contract.numerics.explanations import Attribution, Explanation
 from contract.numerics.rearranged import REARRANGED
-from contract.numerics.sinks import sink_mask, summarise, summarise_errors
+from contract.numerics.sinks import sink_mask, summarise
 from contract.numerics.statistics import compare
 from contract.numerics.tolerance import Tolerance
 from contract.numerics.transforms import FOREIGN, IDENTITY, Pair, Transform, own_transforms
 
-SCREEN_ROWS: Final = 64
-FINALISTS: Final = 3
-"""Candidates compared on every row however far they are: the best, its runner-up, and one more."""
+SCREEN_ROWS: Final = 32
+"""Enough for a median that only ranks; whoever might win or come second is compared on every row."""
+FINALISTS: Final = 2
+"""Candidates compared on every row however far they are: the best and its runner-up."""
 KEEP_FACTOR: Final = 4.0
 """Besides these, every candidate whose sampled median is within this many tolerances."""
 _TINY: Final = 1e-12
@@ -54,11 +55,12 @@ class Candidate:
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """One observed tensor [T, H], the numbers [R] of its sampled rows, these rows in float32 [R, H], and what is known so far."""
+    """One observed tensor [T, H], the numbers [R] of its sampled rows, these rows in float32 [R, H], and what is known of it."""
 
     observed: Tensor
     rows: Tensor
     sample: Tensor
+    odd: Oddities
     done: Attribution | None
     screened: list[tuple[float, int, Transform]] = field(default_factory=list)
     found: list[tuple[int, Explanation]] = field(default_factory=list)
@@ -114,16 +116,15 @@ def attribute_all(
 
 def _start(x_TH: Tensor) -> _Search:
     x_TH = x_TH.detach()
-    done = trivial(x_TH)
+    odd = Oddities.of(x_TH)
+    done = trivial(x_TH, odd)
     if done is not None:
-        none = torch.empty(0, dtype=torch.int64)
-        return _Search(x_TH, none, x_TH.new_empty(0, 0), done)
-    norm_T = torch.linalg.vector_norm(x_TH.float(), dim=1).double().cpu()
-    ordinary = (~sink_mask(norm_T)).nonzero().flatten()
+        return _Search(x_TH, torch.empty(0, dtype=torch.int64), x_TH.new_empty(0, 0), odd, done)
+    ordinary = (~sink_mask(odd.norms)).nonzero().flatten()
     if ordinary.numel() > SCREEN_ROWS:
         ordinary = ordinary[torch.linspace(0, ordinary.numel() - 1, SCREEN_ROWS).round().long()]
     rows_R = ordinary.to(x_TH.device)
-    return _Search(x_TH, rows_R, x_TH[rows_R].float(), None)
+    return _Search(x_TH, rows_R, x_TH[rows_R].float(), odd, None)
 
 
 def _round(
@@ -139,13 +140,12 @@ def _round(
         if not transforms:
             continue
         c_SH = candidate.load().detach()
+        samples: list[tuple[Tensor, Tensor]] = []
         for s in searches:
-            _screen(s, i, candidate, c_SH, transforms)
+            _screen(s, i, candidate, c_SH, transforms, samples)
     for s in searches:
         s.screened.sort(key=lambda entry: entry[0])
-    wanted = [
-        [entry for k, entry in enumerate(s.screened) if k < FINALISTS or entry[0] <= KEEP_FACTOR * tolerance.median] for s in searches
-    ]
+    wanted = [_finalists(s.screened, KEEP_FACTOR * tolerance.median) for s in searches]
     for i in sorted({i for entries in wanted for _, i, _ in entries}):
         c_SH = candidates[i].load().detach()
         for s, entries in zip(searches, wanted, strict=True):
@@ -153,19 +153,33 @@ def _round(
                 _compare_all_rows(s, candidates[i], c_SH, transform)
 
 
-def _screen(s: _Search, i: int, candidate: Candidate, c_SH: Tensor, transforms: Iterable[Transform]) -> None:
+def _finalists(ranked: Sequence[tuple[float, int, Transform]], near: float) -> list[tuple[float, int, Transform]]:
+    """The best stories of different candidates and whatever is near; of other transforms of these candidates the best ones."""
+    names: set[int] = set()
+    kept = []
+    for k, entry in enumerate(ranked):
+        fresh = entry[1] not in names and len(names) < FINALISTS
+        if fresh or entry[0] <= near or (k <= FINALISTS and entry[2] is not IDENTITY):
+            kept.append(entry)
+            names.add(entry[1])
+    return kept
+
+
+def _screen(
+    s: _Search, i: int, candidate: Candidate, c_SH: Tensor, transforms: Iterable[Transform], samples: list[tuple[Tensor, Tensor]]
+) -> None:
     if c_SH.dim() != 2:
         s.left_out.setdefault(candidate.name, f"shape {list(c_SH.shape)} is no [rows, columns]")
         return
     for transform in transforms:
         if transform is IDENTITY:
             if c_SH.shape == s.observed.shape:
-                s.screened.append((_sampled_median(s.sample, c_SH[s.rows]), i, transform))
+                s.screened.append((_sampled_median(s.sample, _sample(c_SH, s.rows, samples)), i, transform))
                 s.considered[candidate.name] = None
             continue
         pair = transform.align(s.observed, c_SH, s.rows)
         if pair is not None:
-            s.screened.append((_sampled_median(pair.observed, pair.candidate), i, transform))
+            s.screened.append((_sampled_median(pair.observed.float(), pair.candidate.float()), i, transform))
             s.considered[candidate.name] = None
     if candidate.name not in s.considered:
         s.left_out[candidate.name] = f"shape {list(c_SH.shape)} against {list(s.observed.shape)}"
@@ -173,15 +187,22 @@ def _screen(s: _Search, i: int, candidate: Candidate, c_SH: Tensor, transforms: 
         s.left_out.pop(candidate.name, None)
 
 
+def _sample(c_SH: Tensor, rows_R: Tensor, samples: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """The candidate's sampled rows in float32; slots that sample the same rows share them."""
+    for rows, sample_RH in samples:
+        if torch.equal(rows, rows_R):
+            return sample_RH
+    samples.append((rows_R, c_SH[rows_R].float()))
+    return samples[-1][1]
+
+
 def _sampled_median(o_RH: Tensor, c_RH: Tensor) -> float:
-    o32_RH, c32_RH = o_RH.float(), c_RH.float()
-    difference_R = torch.linalg.vector_norm(o32_RH - c32_RH, dim=1)
-    norms_2R = torch.stack([torch.linalg.vector_norm(o32_RH, dim=1), torch.linalg.vector_norm(c32_RH, dim=1)])
-    if not bool(((norms_2R > _TINY) & torch.isfinite(norms_2R)).all()):
+    """Median relative error of sampled float32 rows; a sink or two among them does not move it."""
+    norm_R = torch.linalg.vector_norm(c_RH, dim=1)
+    error_R = torch.linalg.vector_norm(o_RH - c_RH, dim=1) / norm_R
+    if not bool(torch.isfinite(error_R).all()) or not bool((norm_R > _TINY).all()):
         return summarise(compare(o_RH, c_RH, histogram=False).rows).median
-    error_R = (difference_R / norms_2R[1]).double().cpu()
-    norm_o_R, norm_c_R = norms_2R.double().cpu()
-    return summarise_errors(error_R, norm_o_R, norm_c_R).median
+    return float(error_R.kthvalue(error_R.numel() // 2 + 1).values)
 
 
 def _compare_all_rows(s: _Search, candidate: Candidate, c_SH: Tensor, transform: Transform) -> None:
@@ -201,4 +222,4 @@ def _compare_all_rows(s: _Search, candidate: Candidate, c_SH: Tensor, transform:
 
 
 def _conclude(s: _Search, tolerance: Tolerance) -> Attribution:
-    return decide(s.observed, s.found, tolerance, considered=tuple(s.considered), left_out=tuple(s.left_out.items()))
+    return decide(s.observed, s.odd, s.found, tolerance, considered=tuple(s.considered), left_out=tuple(s.left_out.items()))

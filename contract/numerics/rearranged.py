@@ -23,12 +23,12 @@ BLOCK: Final = 512
 def nearest_rows(o_RH: Tensor, c_TH: Tensor) -> Tensor:
     """For each observed row the number of the nearest candidate row (int64 [R]), relative to the candidate row's norm."""
     o_RH = o_RH.float()
-    o2_R1 = o_RH.square().sum(dim=1, keepdim=True)
+    o2_R1 = torch.linalg.vector_norm(o_RH, dim=1, keepdim=True).square()
     best_R = torch.full((len(o_RH),), torch.inf, device=o_RH.device)
     at_R = torch.zeros(len(o_RH), dtype=torch.int64, device=o_RH.device)
     for start in range(0, len(c_TH), BLOCK):
         c_BH = c_TH[start : start + BLOCK].float()
-        c2_B = c_BH.square().sum(dim=1).clamp_min(1e-30)
+        c2_B = torch.linalg.vector_norm(c_BH, dim=1).square().clamp_min(1e-30)
         d2_RB = (o2_R1 - 2.0 * (o_RH @ c_BH.T) + c2_B) / c2_B
         low_R, where_R = d2_RB.min(dim=1)
         better_R = low_R < best_R

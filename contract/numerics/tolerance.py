@@ -19,18 +19,19 @@ ROUNDING: Final = {"float64": 2.0**-45, "float32": 2.0**-18, "bfloat16": 2.0**-8
 rounding of the layer's output (half a unit in the last place); for the wide ones the sums inside dominate: k products summed in
 another order err by about sqrt(k) roundings, 85 of them at k = 7168."""
 DTYPE_FACTOR: Final = 2.0
-"""Roundings add up like a random walk, sqrt(layers) of them. A second bfloat16 implementation of SmolLM2-135M was measured at 0.5%,
-1.4% and 1.9% after 2, 15 and 27 layers, that is 0.9 of 2**-8 * sqrt(layers); twice that leaves room. The same implementation on one
-machine gives equal bits."""
+"""Roundings add up like a random walk, sqrt(layers) of them. SmolLM2-135M in bfloat16 under transformers 5.24: sdpa against eager
+attention 0.4%, 1.1%, 1.2% and 1.7% in the median row after 2, 15, 27 and 30 layers, a batched forward the same, an implementation of
+its own 0.5%, 1.4% and 1.9%; that is up to 0.9 of 2**-8 * sqrt(layers), and twice that leaves room. The same implementation on one
+machine gives equal bits, also for a prefix of the text."""
 FLOOR_FACTOR: Final = 3.0
 """Times the measured noise floor: the floor is itself an estimate from few repetitions."""
 MEDIAN_CAP: Final = 0.05
-"""Largest tolerance for the median row. Neighbouring boundaries lie about 0.2 apart (SmolLM2-135M), and half of that is where a state
-could be taken for its neighbour."""
+"""Largest tolerance for the median row. Neighbouring boundaries lie at least 0.24 apart in the median (SmolLM2-135M, 30 layers), and
+half of that is where a state could be taken for its neighbour."""
 WORST_FACTOR: Final = 4.0
-"""The worst row of some hundred against the median one: rows of small norm carry relatively more rounding."""
+"""The worst row of some hundred against the median one: 2.0 to 4.4 times in the comparisons above."""
 WORST_CAP: Final = 0.1
-"""Largest tolerance for a single row: half the distance between neighbouring boundaries."""
+"""Largest tolerance for a single row: under half the distance between neighbouring boundaries. Measured was 0.068 at most."""
 
 
 @dataclass(frozen=True, slots=True)

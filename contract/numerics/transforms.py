@@ -160,7 +160,8 @@ def _scaled(o_TH: Tensor, c_SH: Tensor, rows: Tensor | None) -> Pair | None:
 def _normalised(c_RH: Tensor) -> Tensor:
     c_RH = c_RH.float()
     # A zero row stays zero instead of becoming NaN; any real eps is far below the mean square of a state.
-    return c_RH * torch.rsqrt(c_RH.square().mean(dim=1, keepdim=True).clamp_min(1e-30))
+    inverse_R1: Tensor = c_RH.shape[1] ** 0.5 / torch.linalg.vector_norm(c_RH, dim=1, keepdim=True).clamp_min(1e-15)
+    return c_RH * inverse_R1
 
 
 def _rms(weight_H: Tensor | None, text: str) -> Align:

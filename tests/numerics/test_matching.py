@@ -41,7 +41,7 @@ def test_each_state_is_itself(i: int) -> None:
 
 
 @settings(max_examples=15, deadline=None)
-@given(i=st.integers(0, 6), seed=st.integers(0, 1000), noise=st.floats(0.0, 0.01), rows=st.sampled_from([2, 17, 64, 65, 300]))
+@given(i=st.integers(0, 6), seed=st.integers(0, 1000), noise=st.floats(0.0, 0.01), rows=st.sampled_from([2, 17, 32, 33, 300]))
 def test_noise_within_tolerance_changes_no_name(i: int, seed: int, noise: float, rows: int) -> None:
     states = make_states(seed, rows=rows)
     x = states[i].float()
