@@ -22,43 +22,48 @@ class Distances:
     Attributes:
         slots: names of the rows (``slot 0``).
         states: names of the columns (``boundary 3``, ``final_norm``).
-        values: [slots][states]; None where it was not measured.
-        wanted: per slot, the state that the contract wants; None if it names none.
-        found: per slot, the state that it carries; None if ambiguous or none.
+        median: [slots][states]; None where it was not measured.
+        expected: per slot, the state that the contract wants; None if it names none.
     """
 
     slots: Sequence[str]
     states: Sequence[str]
-    values: Sequence[Sequence[float | None]]
-    wanted: Sequence[str | None]
-    found: Sequence[str | None]
-
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "slots": list(self.slots),
-            "states": list(self.states),
-            "values": [list(row) for row in self.values],
-            "wanted": list(self.wanted),
-            "found": list(self.found),
-        }
+    median: Sequence[Sequence[float | None]]
+    expected: Sequence[str | None]
 
     @classmethod
     def of(cls, measurements: Mapping[str, Json]) -> Distances | None:
-        """The matrix of a report, or None where it has none (or one of another shape, made by another kind)."""
+        """The matrix of a report, or None where it has none (or one of another shape, made by another kind).
+
+        In JSON: ``{"slots": [0, 2], "states": ["boundary 0", ...], "median": [[...], [...]], "expected": [...]}``, where ``expected``
+        is the whole recipe, so that a slot's number is its index, and every row of ``median`` belongs to an entry of ``slots``.
+        """
         value: Any = measurements.get("distances")
-        if not isinstance(value, Mapping) or not {"slots", "states", "values", "wanted", "found"} <= value.keys():
+        try:
+            slots = [int(slot) for slot in value["slots"]]
+            median = [[_number(cell) for cell in row] for row in value["median"]]
+            states, recipe = [str(state) for state in value["states"]], list(value["expected"])
+        except (TypeError, KeyError, ValueError):
             return None
-        made = cls(**{key: list(value[key]) for key in ("slots", "states", "values", "wanted", "found")})
-        rows = len(made.slots)
-        fits = len(made.values) == len(made.wanted) == len(made.found) == rows
-        return made if fits and all(len(row) == len(made.states) for row in made.values) else None
+        if len(median) != len(slots) or any(len(row) != len(states) for row in median) or not slots:
+            return None
+        expected = [str(recipe[slot]) if 0 <= slot < len(recipe) and recipe[slot] is not None else None for slot in slots]
+        return cls(slots=[f"slot {slot}" for slot in slots], states=states, median=median, expected=expected)
 
     def value(self, slot: int, state: str | None) -> float | None:
         """The distance of a slot to a state, or None."""
-        if state is None or state not in self.states:
-            return None
-        found = self.values[slot][self.states.index(state)]
-        return float(found) if isinstance(found, int | float) else None
+        return self.median[slot][self.states.index(state)] if state in self.states else None
+
+    def nearest(self, slot: int) -> str | None:
+        """The state that a slot is nearest to; None if nothing was measured. Whether that is a match is for the checks to say."""
+        measured = [(value, state) for value, state in zip(self.median[slot], self.states, strict=True) if value is not None]
+        finite = [(value, state) for value, state in measured if math.isfinite(value)]
+        return min(finite, key=lambda pair: pair[0])[1] if finite else None
+
+
+def _number(cell: Any) -> float | None:
+    """A cell as a number; non-finite ones come as strings from JSON."""
+    return None if cell is None else float(cell)
 
 
 def nearness(value: object) -> float | None:
@@ -83,15 +88,15 @@ def short(value: float | None) -> str:
 
 
 def drawing(distances: Distances, *, width: int) -> list[str]:
-    """A line per slot: the heat of every state, then what is wanted and what is found. Cut to ``width`` columns."""
+    """A line per slot: the heat of every state, then what is expected and what is nearest. Cut to ``width`` columns."""
     label = max((len(s) for s in distances.slots), default=0)
     room = max(8, width // 2 - label)
     cut = len(distances.states) > room
     lines = [f"nearness to each of {len(distances.states)} states ({RAMP[0]} equal, blank another state):"]
     for index, slot in enumerate(distances.slots):
-        strip = "".join(heat(v) for v in distances.values[index][:room]) + ("..." if cut else "")
-        wanted, found = distances.wanted[index], distances.found[index]
-        said = [f"wanted {wanted} ({short(distances.value(index, wanted))})"] if wanted is not None else []
-        said.append(f"carries {found} ({short(distances.value(index, found))})" if found is not None else "carries no single state")
+        strip = "".join(heat(v) for v in distances.median[index][:room]) + ("..." if cut else "")
+        expected, nearest = distances.expected[index], distances.nearest(index)
+        said = [f"expected {expected} ({short(distances.value(index, expected))})"] if expected is not None else []
+        said += [f"nearest {nearest} ({short(distances.value(index, nearest))})"] if nearest is not None else []
         lines.append(f"{slot.ljust(label)} |{strip}| {', '.join(said)}")
     return lines

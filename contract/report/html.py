@@ -92,7 +92,7 @@ def _page(report: Report) -> Iterator[str]:
     yield from bars(steps)
     yield from _listed("Passed", grouped(report).passed)
     yield from _listed("Does not apply", grouped(report).skipped)
-    drawn = {name for name, figure in (("flow", flow), ("distances", distances), ("steps", steps)) if figure}
+    drawn = {name for name, figure in (("flow", flow), ("distances", distances)) if figure is not None}
     yield from _facts("Measurements", {name: value for name, value in report.measurements.items() if name not in drawn})
     yield from _facts("Provenance", report.provenance)
     yield "</main>"

@@ -77,9 +77,9 @@ def heat_map(distances: Distances) -> Iterator[str]:
 
 def _cell(distances: Distances, index: int, column: int) -> str:
     state = distances.states[column]
-    wanted, found = state == distances.wanted[index], state == distances.found[index]
+    wanted, found = state == distances.expected[index], state == distances.nearest(index)
     classes = [name for name, holds in (("wanted", wanted), ("found", found), ("wrong", found and not wanted)) if holds]
-    said = "".join(f'<span class="dim"> {word}</span>' for word, holds in (("wanted", wanted), ("carried", found)) if holds)
+    said = "".join(f'<span class="dim"> {word}</span>' for word, holds in (("expected", wanted), ("nearest", found)) if holds)
     value = distances.value(index, state)
     # The ink stays readable on every shade of the heat colour.
     shade = f"rgba(var(--heat), {0.55 * (nearness(value) or 0.0):.2f})"
@@ -96,15 +96,15 @@ def bars(figures: Sequence[Steps]) -> Iterator[str]:
         heads = "".join(f'<th scope="col">step {step}</th>' for step in range(figure.length()))
         yield f'<thead><tr><th scope="col" class="left">path</th>{heads}</tr></thead>'
         yield "<tbody>"
-        for path, values in figure.paths():
-            if values:
-                yield f'<tr><th scope="row">{path}</th>{"".join(_bar(path, value) for value in values)}</tr>'
+        for path, values in figure.paths.items():
+            cells = "".join(_bar(path, value, figure.greatest()) for value in values)
+            yield f'<tr><th scope="row">{path}</th>{cells}</tr>'
         yield "</tbody>"
         yield "</table>"
         yield "</div>"
         yield "</section>"
 
 
-def _bar(path: str, value: float | None) -> str:
-    share = min(1.0, max(0.0, value or 0.0))
+def _bar(path: str, value: float | None, greatest: float) -> str:
+    share = max(0.0, value or 0.0) / greatest
     return f'<td>{share_text(value)}<span class="bar {path}" style="width: {4 * share:.2f}rem"></span></td>'

@@ -1,48 +1,50 @@
-"""Figures per drafting step on both paths, as ``measurements["steps"]`` holds them: accuracy, acceptance, ..."""
+"""Accuracy per drafting step and accepted length on both paths, as the measurements of a report hold them.
+
+``measurements["training_path"]`` and ``["inference_path"]`` are ``{"accuracy": [per step], "accepted_length": number, ...}``, and
+``["claimed"]`` the same of what the contract records. Each is optional, and so is each key.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from contract.findings import Json
+
+_PATHS: Final = {"claimed": "claimed", "training": "training_path", "inference": "inference_path"}
+_FIGURES: Final = {"accuracy": "top-1 accuracy per step", "accepted_length": "accepted length"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """One figure, step by step. Shares between 0 and 1; a path that was not run is empty, a step without a value None.
+    """One figure, step by step. A path that was not run is empty, a step without a value None.
 
     Attributes:
-        name: what is counted (``top-1 accuracy (speculators.full_acc)``).
-        training: on the training path.
-        inference: on the inference path.
-        claimed: what the contract records.
+        name: what is counted.
+        paths: values by path, claimed first: it is what the others are held against.
     """
 
     name: str
-    training: Sequence[float | None] = ()
-    inference: Sequence[float | None] = ()
-    claimed: Sequence[float | None] = ()
-
-    def as_json(self) -> dict[str, Json]:
-        return {"name": self.name, **{path: list(values) for path, values in self.paths()}}
+    paths: Mapping[str, Sequence[float | None]]
 
     @classmethod
     def all_of(cls, measurements: Mapping[str, Json]) -> list[Steps]:
         """The figures of a report; none where it has none (or some of another shape, made by another kind)."""
-        found: Any = measurements.get("steps")
-        entries = found if isinstance(found, list | tuple) else []
-        shaped = [e for e in entries if isinstance(e, Mapping) and isinstance(e.get("name"), str)]
-        return [cls(name=e["name"], **{path: _values(e.get(path)) for path in ("training", "inference", "claimed")}) for e in shaped]
-
-    def paths(self) -> list[tuple[str, Sequence[float | None]]]:
-        """The three series by name, claimed first: it is what the others are held against."""
-        return [("claimed", self.claimed), ("training", self.training), ("inference", self.inference)]
+        found = []
+        for key, name in _FIGURES.items():
+            paths = {path: _values(measurements.get(source), key) for path, source in _PATHS.items()}
+            if any(paths.values()):
+                found.append(cls(name=name, paths={path: values for path, values in paths.items() if values}))
+        return found
 
     def length(self) -> int:
-        return max(len(values) for _, values in self.paths())
+        return max(len(values) for values in self.paths.values())
+
+    def greatest(self) -> float:
+        """The full length of a bar: 1 for shares, else the largest value."""
+        return max([1.0, *(value for values in self.paths.values() for value in values if value is not None)])
 
 
 def share_text(value: float | None) -> str:
@@ -54,12 +56,13 @@ def lines(figures: Sequence[Steps]) -> list[str]:
     """A small table of every figure, a line per path."""
     out = []
     for figure in figures:
-        out.append(f"{figure.name}, per step:")
-        out += [f"  {path:9} " + "  ".join(share_text(v).rjust(5) for v in values) for path, values in figure.paths() if values]
+        out.append(f"{figure.name}:")
+        out += [f"  {path:9} " + "  ".join(share_text(v).rjust(5) for v in values) for path, values in figure.paths.items()]
     return out
 
 
-def _values(values: Any) -> list[float | None]:
-    if not isinstance(values, list | tuple):
+def _values(path: Any, key: str) -> list[float | None]:
+    if not isinstance(path, Mapping) or key not in path:
         return []
+    values = path[key] if isinstance(path[key], list | tuple) else [path[key]]
     return [float(v) if isinstance(v, int | float) and math.isfinite(v) else None for v in values]

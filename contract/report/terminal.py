@@ -79,14 +79,14 @@ def _blocks(report: Report, width: int) -> Iterator[RenderableType]:
 
 
 def _matrix(distances: Distances, width: int) -> Table:
-    """The distances as a table if it fits; the wanted state in brackets, the found one marked, else only these two."""
+    """The distances as a table if it fits; the expected state in brackets, the nearest one coloured, else only these two."""
     table = Table(title="distance of each slot to each state (median relative error)", title_justify="left")
     table.add_column("slot", no_wrap=True)
     fits = 12 + sum(max(len(s), 9) + 3 for s in distances.states) <= width
-    for state in distances.states if fits else ("wanted", "carries"):
+    for state in distances.states if fits else ("expected", "nearest"):
         table.add_column(Text(visible(state)), justify="right")
     for index, slot in enumerate(distances.slots):
-        wanted, found = distances.wanted[index], distances.found[index]
+        wanted, found = distances.expected[index], distances.nearest(index)
         if fits:
             cells = [_cell(distances.value(index, s), wanted=s == wanted, found=s == found) for s in distances.states]
         else:

@@ -6,9 +6,7 @@ from dataclasses import replace
 
 from contract.errors import InputRejected
 from contract.findings import Rule, Severity, Where, check_from_error
-from contract.report.distances import Distances
 from contract.report.flow import Edge, Flow
-from contract.report.steps import Steps
 from contract.reporting import Report
 
 RECIPE = Rule(
@@ -47,14 +45,18 @@ REJECTED = check_from_error(
 )
 NAN = VOCAB.failed("logits differ", expected=float("nan"), actual={"worst": float("inf"), "rows": (1, 2)}, evidence={"p": [float("-inf")]})
 
-DISTANCES = Distances(
-    slots=["slot 0", "slot 1", "slot 2"],
-    states=["boundary 0", "boundary 3", "boundary 31", "boundary 59", "final_norm"],
-    values=[[0.97, 2e-6, 0.98, 1.1, None], [1.2, 0.9, 3e-6, 0.8, float("nan")], [1.3, 1.2, 0.99, 1e-6, 0.7]],
-    wanted=["boundary 0", "boundary 3", "boundary 31"],
-    found=["boundary 3", "boundary 31", "boundary 59"],
-)
-STEPS = Steps(name="top-1 accuracy", training=[0.747, 0.61, None], inference=[0.31, 0.2, 0.1], claimed=[0.747])
+DISTANCES = {
+    "what": "median per-row relative error",
+    "slots": [0, 1, 2],
+    "states": ["boundary 0", "boundary 3", "boundary 31", "boundary 59", "final_norm"],
+    "median": [[0.97, 2e-6, 0.98, 1.1, None], [1.2, 0.9, 3e-6, 0.8, float("nan")], [1.3, 1.2, 0.99, 1e-6, 0.7]],
+    "expected": ["boundary 0", "boundary 3", "boundary 31"],
+}
+PATHS = {
+    "claimed": {"accuracy": [0.747]},
+    "training_path": {"accuracy": [0.747, 0.61, None], "accepted_length": 2.4, "samples": 10},
+    "inference_path": {"accuracy": [0.31, 0.2, 0.1], "accepted_length": 1.3},
+}
 FLOW = Flow(
     nodes={
         "states": "states [0, 3, 31]",
@@ -87,7 +89,7 @@ REPORTS = {
         NOTICED,
         WAIVED,
         SKIPPED,
-        measurements={"distances": DISTANCES.as_json(), "steps": [STEPS.as_json()], "flow": FLOW.as_json(), "rows": 40},
+        measurements={"distances": DISTANCES, **PATHS, "flow": FLOW.as_json(), "rows": 40},
     ),
     "unknown": report(PASSED, UNDECIDED),
     "nothing": report(),

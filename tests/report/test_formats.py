@@ -88,20 +88,26 @@ def test_the_heat_of_a_distance() -> None:
 
 
 def test_the_drawing_names_wanted_and_found() -> None:
-    lines = drawing(DISTANCES, width=100)
-    assert lines[1] == "slot 0 | #  ?| wanted boundary 0 (0.97), carries boundary 3 (2e-06)"
+    distances = Distances.of({"distances": DISTANCES})
+    assert distances is not None
+    assert drawing(distances, width=100)[1] == "slot 0 | #  ?| expected boundary 0 (0.97), nearest boundary 3 (2e-06)"
 
 
 def test_the_drawing_is_cut_to_the_width() -> None:
-    wide = Distances(slots=["slot 0"], states=[f"boundary {n}" for n in range(200)], values=[[1.0] * 200], wanted=[None], found=[None])
+    wide = Distances(slots=["slot 0"], states=[f"boundary {n}" for n in range(200)], median=[[1.0] * 200], expected=[None])
     assert all(len(line) <= 100 for line in drawing(wide, width=100))
     assert "...|" in drawing(wide, width=100)[1]
 
 
 def test_another_shape_is_not_drawn() -> None:
-    for broken in ({}, {"slots": []}, DISTANCES.as_json() | {"values": [[1.0]]}, "text"):
+    for broken in ({}, {"slots": []}, DISTANCES | {"median": [[1.0]]}, DISTANCES | {"slots": ["x"]}, "text", None, [1]):
         assert Distances.of({"distances": broken}) is None
-    assert Distances.of({"distances": DISTANCES.as_json()}) == DISTANCES
+
+
+def test_the_slots_at_hand_need_not_be_all() -> None:
+    some = Distances.of({"distances": DISTANCES | {"slots": [2], "median": [["nan", 0.5, None, 0.1, "inf"]]}})
+    assert some is not None
+    assert (some.slots, some.expected, some.nearest(0), some.value(0, "boundary 31")) == (["slot 2"], ["boundary 31"], "boundary 59", None)
 
 
 def test_severity_decides_the_level() -> None:
@@ -131,6 +137,7 @@ def test_a_flow_in_columns() -> None:
 
 def test_figures_per_step() -> None:
     assert "  training  0.747  0.610      -" in render(REPORTS["violated"], "text").splitlines()
-    assert Steps.all_of({"steps": "x"}) == Steps.all_of({}) == Steps.all_of({"steps": [{}, 1]}) == []
-    (figure,) = Steps.all_of({"steps": [{"name": "n", "training": [float("nan"), "x", 1], "inference": 3}]})
-    assert (figure.training, figure.inference) == ([None, None, 1.0], [])
+    assert "  inference 1.300" in render(REPORTS["violated"], "text").splitlines()
+    assert Steps.all_of({"training_path": "x"}) == Steps.all_of({}) == Steps.all_of({"training_path": {"samples": 1}}) == []
+    (figure,) = Steps.all_of({"training_path": {"accuracy": [float("nan"), "x", 1]}, "inference_path": 3})
+    assert (figure.paths, figure.greatest()) == ({"training": [None, None, 1.0]}, 1.0)

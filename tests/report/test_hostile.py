@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 from contract.findings import Check, Severity, Status, Where
 from contract.report import FORMATS, PLAIN, Style, render
-from contract.report.distances import Distances
 from contract.report.flow import Edge, Flow
-from contract.report.steps import Steps
 from contract.reporting import Report
 from report.samples import HOSTILE, REPORTS
 
@@ -50,16 +48,14 @@ def reports(draw: st.DrawFn) -> Report:
         )
         for _ in range(draw(st.integers(0, 2)))
     ]
-    matrix = Distances(
-        slots=[draw(TEXT)], states=[draw(TEXT), "b"], values=[[draw(NUMBERS), None]], wanted=[draw(TEXT)], found=[draw(TEXT)]
-    )
-    figure = Steps(name=draw(TEXT), training=[draw(NUMBERS)], inference=[None])
+    matrix = {"slots": [0], "states": [draw(TEXT), "b"], "median": [[draw(NUMBERS), None]], "expected": [draw(TEXT)]}
+    path = {"accuracy": [draw(NUMBERS), draw(TEXT)], "accepted_length": draw(NUMBERS)}
     flow = Flow(nodes={"a": draw(TEXT), "b": draw(TEXT)}, edges=[Edge(source="a", target="b", dimensions=[c.dimension for c in checks])])
     return Report(
         command="check",
         subject={draw(TEXT): draw(TEXT), "engines": [draw(TEXT)]},
         checks=checks,
-        measurements={"distances": matrix.as_json(), "steps": [figure.as_json()], "flow": flow.as_json(), draw(TEXT): draw(NUMBERS)},
+        measurements={"distances": matrix, "training_path": path, "flow": flow.as_json(), draw(TEXT): draw(NUMBERS)},
         provenance={draw(TEXT): draw(TEXT)},
         complete=draw(st.booleans()),
     )
