@@ -123,7 +123,7 @@ class _Header:
             if type(number) is not int or not 0 <= number <= MAX_INT:
                 raise self.fail(
                     "header-number",
-                    f"holds {shown(str(number), 24) if type(number) is int else type(number).__name__}; sizes are whole numbers from 0 to 2^63-1",
+                    f"holds {_brief(number)}; sizes are whole numbers from 0 to 2^63-1",
                     name,
                 )
         if offsets[0] > offsets[1]:
@@ -150,6 +150,10 @@ class _Header:
             raise self.fail("data-truncated", f"the file holds {payload} of {at} bytes of tensor data")
         if at < payload:
             raise self.fail("trailing-bytes", f"{payload - at} bytes follow the last tensor")
+
+
+def _brief(value: object) -> str:
+    return shown(str(value), 24) if type(value) is int else type(value).__name__
 
 
 def parse_strict(raw: bytes, payload: int, *, file: str, limits: Limits) -> Parsed:
