@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from eagle3_contract.model.states import FINAL_NORM
+from eagle3_contract.model.states import FINAL_NORM, State
 from eagle3_contract.readings.conditions import MISSING, UNKNOWN, resolve
 from eagle3_contract.readings.reading import BOUNDARIES, Field
 from eagle3_contract.readings.rules import BadIds, Beyond, Capture, Family, IdTest, Order, Origin, Phase, Shift
@@ -78,8 +78,14 @@ def _captured(capture: Capture, state: State, family: Family, ids: Field) -> Fie
         if any(not -layers <= b < layers for b in wanted):
             state.faults.append(Fault(Phase.ATTACH, "IndexError: list index out of range", family.source))
         wanted = [b + layers if b < 0 else b for b in wanted]
+    if family.last and ids.value:
+        last = resolve("=" + family.last, state)
+        wanted = [layers if b == last else last if b == layers else b for b in wanted]
     reachable = [b for b in range(highest + 1) if b in wanted]
-    order = reachable if capture.order is Order.ASCENDING else [int(b) for b in wanted if b in reachable]
+    order: list[State] = list(reachable) if capture.order is Order.ASCENDING else [int(b) for b in wanted if b in reachable]
+    if family.final_norm_id is not None and isinstance(ids.value, list) and family.final_norm_id in ids.value:
+        order = [FINAL_NORM, *order] if family.final_norm_first else [*order, FINAL_NORM]
+        wanted = [b for b in wanted if b in reachable]
     _check(capture, state, family, wanted, order)
     origin = ids.origin if ids.value else Origin.DEFAULT
     key = ids.key if ids.value else None
@@ -119,7 +125,7 @@ def _shift_applies(shift: Shift, ids: Sequence[float], layers: Any) -> bool:
     return ids[0] == 1 if shift.when is IdTest.FIRST_IS_ONE else max(ids) == layers
 
 
-def _check(capture: Capture, state: State, family: Family, wanted: list[Any], order: list[int]) -> None:
+def _check(capture: Capture, state: State, family: Family, wanted: list[Any], order: list[State]) -> None:
     """The faults of a capture that is not what was asked for."""
     if family.embedding_error and 0 in wanted:
         state.faults.append(Fault(Phase.FIRST_REQUEST, family.embedding_error, family.source))
@@ -133,13 +139,13 @@ def _check(capture: Capture, state: State, family: Family, wanted: list[Any], or
         state.faults.append(Fault(Phase.ATTACH, error, family.source))
 
 
-def _words(family: Family, found: str, wanted: list[Any], order: list[int]) -> str:
+def _words(family: Family, found: str, wanted: list[Any], order: list[State]) -> str:
     parts = [f"{family.name}: {found}"]
     if lost := [b for b in dict.fromkeys(wanted) if b not in order]:
         parts.append(f"never captured: {lost}")
     if len(set(wanted)) < len(wanted):
         parts.append("duplicates are captured once")
-    if [b for b in dict.fromkeys(wanted) if b in order] != order:
+    if [b for b in dict.fromkeys(wanted) if b in order] != [b for b in order if b != FINAL_NORM]:
         parts.append("fed in ascending order")
     if family.stream != "residual":
         parts.append(f"stream: {family.stream}")

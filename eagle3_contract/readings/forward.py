@@ -50,6 +50,8 @@ def to_reading(reading: EngineReading) -> Reading | CannotRun:
     unknown = [n for n in NEEDED if not _known(reading, n)]
     if unknown:
         return CannotRun(f"{reading.reader}: not known: {', '.join(unknown)}")
+    if reading.value("vocab.map") not in {m.value for m in VocabMap}:
+        return CannotRun(f"{reading.reader} maps draft ids in a way no forward has: {reading.value('vocab.map')}")
     changed = [f"{t.name} ({t.fate.value})" for t in _changed(reading)]
     if changed:
         return CannotRun(f"{reading.reader} would not compute with the file's tensors: {', '.join(changed)}")

@@ -31,6 +31,7 @@ class Turn(StrEnum):
     TRUTH = "truth"
     NEXT = "plus one"
     NEXT_EACH = "each plus one"
+    ONE_AT_LEAST = "each, but at least one"
     UPPER = "upper case"
     POST_IF_TRUE = "post_norm if true"
 
@@ -167,6 +168,8 @@ class Family(Ranged):
         short_error: the engine counts, and fails with this text at the first request ("" = nothing counts).
         supported: False: the target class has no capture hook; loud with ``error``.
         stream: which stream the captured value is.
+        final_norm_id: an id that means the state after the final norm; where it goes is ``final_norm_first``.
+        last: the shifted id that captures boundary N, as a sum over N, where that is not N itself ("" = it is).
     """
 
     name: str
@@ -181,6 +184,9 @@ class Family(Ranged):
     supported: bool = True
     error: str = ""
     stream: str = "residual"
+    final_norm_id: int | None = None
+    final_norm_first: bool = False
+    last: str = ""
 
 
 class BadIds(StrEnum):

@@ -19,6 +19,7 @@ TURNS = {
     Turn.TRUTH: bool,
     Turn.NEXT: lambda v: v + 1,
     Turn.NEXT_EACH: lambda v: [i + 1 for i in v],
+    Turn.ONE_AT_LEAST: lambda v: [max(i, 1) for i in v],
     Turn.UPPER: lambda v: str(v).upper(),
     Turn.POST_IF_TRUE: lambda v: "post_norm" if v else "pre_norm",
 }

@@ -95,7 +95,9 @@ def fates(profile: Profile, cls: DraftClass, placed: list[Placed], view: Drafter
     fed = {p.parameter for p in placed if not p.shadowed}
     replaced = {param for param, name in profile.shared if state.value(f"field:{name}") in TARGETS}
     found = [_fate(profile, cls, p, existing, fed, replaced, state) for p in placed]
-    return (*found, *_missing(existing, {t.parameter for t in found if t.fate is not Fate.DROPPED}, replaced, view))
+    missing = list(_missing(existing, {t.parameter for t in found if t.fate is not Fate.DROPPED}, replaced, view))
+    state.faults += [Fault(Phase.WEIGHTS, f"the file has no {t.name}", profile.source) for t in missing if t.fate is Fate.ERROR]
+    return (*found, *missing)
 
 
 def _fate(
