@@ -15,6 +15,7 @@ from contract.numerics.tolerance import Tolerance
 
 MARGIN: Final = 0.5
 """A match is at most this share of its runner-up's distance."""
+_ALL_ROWS: Final = (Kind.HALF, Kind.SWAPPED_HALVES, Kind.SCALED, Kind.RMS_NORM, Kind.ROTATED)
 _EXACT: Final = RowSummary(rows=0, median=0.0, worst=0.0, worst_row=None, sinks=())
 
 
@@ -70,9 +71,9 @@ def decide(
     Among those within tolerance the lowest tier wins, then the smallest median; rivals are explanations by another name (or another
     shift in time) of the same or a lower tier.
     """
-    # Half of the columns of a state that is right but for a few rows is no story of its own.
+    # What holds for all rows alike is no story about a state that is right but for a few rows.
     mostly = {e.name for _, e in found if e.kind is Kind.IDENTITY and e.median <= tolerance.median}
-    found = [(t, e) for t, e in found if not (e.kind is Kind.HALF and e.name in mostly)]
+    found = [(t, e) for t, e in found if not (e.kind in _ALL_ROWS and e.name in mostly)]
     fitting = sorted(((t, e) for t, e in found if _within(e, tolerance)), key=lambda te: (te[0], te[1].median))
     notes = str(odd)
     if not fitting and _constant(observed_TH):

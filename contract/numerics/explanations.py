@@ -23,6 +23,8 @@ class Kind(StrEnum):
     RMS_NORM = "rms_norm"
     REVERSED = "reversed"
     PERMUTED = "permuted"
+    ROTATED = "rotated"
+    DERIVED = "derived"
 
 
 @dataclass(frozen=True, slots=True)

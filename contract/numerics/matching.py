@@ -26,7 +26,7 @@ from contract.numerics.rearranged import REARRANGED
 from contract.numerics.sinks import sink_mask, summarise
 from contract.numerics.statistics import compare
 from contract.numerics.tolerance import Tolerance
-from contract.numerics.transforms import FOREIGN, IDENTITY, Pair, Transform, own_transforms
+from contract.numerics.transforms import DERIVED, FOREIGN, IDENTITY, ROTATED, Pair, Transform, own_transforms
 
 SCREEN_ROWS: Final = 32
 """Enough for a median that only ranks; whoever might win or come second is compared on every row."""
@@ -46,11 +46,13 @@ class Candidate:
         load: gives the tensor [T, H], on the device of the observed ones. Called once for the screening and once for each time that it
             gets into the final round, so that not all candidates need to be held (a memory-mapped file suits).
         foreign: it belongs to another document, so that its length may differ; only considered when no own candidate fits.
+        derived: it is computed from others, by a fault that one wants to name (a branch without the residual); considered likewise.
     """
 
     name: str
     load: Callable[[], Tensor]
     foreign: bool = False
+    derived: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -103,9 +105,9 @@ def attribute_all(
     searches = {name: _start(x) for name, x in observed.items()}
     transforms = own_transforms(norm_weights or {})
     rounds: tuple[Callable[[Candidate], Iterable[Transform]], ...] = (
-        lambda c: () if c.foreign else (IDENTITY,),
-        lambda c: (FOREIGN,) if c.foreign else transforms,
-        lambda c: () if c.foreign else (REARRANGED,),
+        lambda c: () if c.foreign or c.derived else (IDENTITY,),
+        lambda c: (FOREIGN,) if c.foreign else (DERIVED,) if c.derived else transforms,
+        lambda c: () if c.foreign or c.derived else (REARRANGED, ROTATED),
     )
     for choose in rounds:
         open_ones = [s for s in searches.values() if s.done is None and not s.fits(tolerance)]

@@ -20,6 +20,8 @@ from contract.numerics.explanations import Kind
 SHIFTS: Final = (1, -1, 2, -2)
 MIN_ROWS_FOR_FIT: Final = 16
 """Rows needed to fit one weight per column: a fit to unrelated rows leaves a relative error of sqrt(1 - 1/rows)."""
+ROWS_FOR_ANGLES: Final = 512
+"""Rows between which angles are compared; their number grows with the square."""
 LEAST_SCALE: Final = 1e-6
 """A smaller factor is no scaling but an absence."""
 
@@ -185,5 +187,17 @@ def _fitted_rms(o_TH: Tensor, c_SH: Tensor, rows: Tensor | None) -> Pair | None:
     return Pair(o_RH, n_RH * weight_H, "RMS-normalised with weights of its own")
 
 
+def _rotated(o_TH: Tensor, c_SH: Tensor, rows: Tensor | None) -> Pair | None:
+    """An orthogonal change of basis (a quantisation that rotates the stream), or rearranged columns: what stays are the angles between
+    rows. The pair is the cosines [R, R] between the rows of each side, without the diagonal, which is 1 for anything."""
+    if o_TH.shape != c_SH.shape or len(o_TH) < MIN_ROWS_FOR_FIT:
+        return None
+    o_RH, c_RH = (_rows(x, rows)[:ROWS_FOR_ANGLES] for x in (o_TH, c_SH))
+    o_RR, c_RR = ((n_RH @ n_RH.T / n_RH.shape[1]).fill_diagonal_(0.0) for n_RH in (_normalised(o_RH), _normalised(c_RH)))
+    return Pair(o_RR, c_RR, "in another basis: rotated, or its columns rearranged")
+
+
 IDENTITY: Final = Transform(Kind.IDENTITY, 0, _identity)
 FOREIGN: Final = Transform(Kind.FOREIGN, 1, _foreign)
+DERIVED: Final = Transform(Kind.DERIVED, 1, _identity)
+ROTATED: Final = Transform(Kind.ROTATED, 3, _rotated)

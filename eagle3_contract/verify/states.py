@@ -31,6 +31,8 @@ _KIND_RULE: Final = {
     Kind.SWAPPED_HALVES: rules.PARTIAL,
     Kind.SCALED: rules.SCALED,
     Kind.RMS_NORM: rules.NORMED,
+    Kind.ROTATED: rules.UNEXPLAINED,
+    Kind.DERIVED: rules.PARTIAL,
 }
 
 

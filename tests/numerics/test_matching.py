@@ -109,6 +109,27 @@ def test_what_happened_to_it_is_named(fault: str) -> None:
         assert found.best.name == "boundary 3"
 
 
+def test_a_branch_without_the_residual_is_named_when_it_is_among_the_candidates() -> None:
+    branch = Candidate("boundary 3 without the residual", lambda: S[3] - S[2], derived=True)
+    found = attribute(S[3] - S[2], [*candidates(S), branch], TOLERANCE)
+    assert found.matched
+    assert found.best is not None
+    assert (found.best.name, found.best.kind) == ("boundary 3 without the residual", Kind.DERIVED)
+    assert attribute(S[3], [*candidates(S), branch], TOLERANCE).is_identity_of("boundary 3")
+
+
+@pytest.mark.parametrize("how", ["rotated", "columns rearranged"])
+def test_another_basis_is_told_by_the_angles_between_rows(how: str) -> None:
+    make = torch.Generator().manual_seed(4)
+    basis = (
+        torch.linalg.qr(torch.randn(64, 64, generator=make)).Q if how == "rotated" else torch.eye(64)[torch.randperm(64, generator=make)]
+    )
+    found = told((S[3].float() @ basis).bfloat16())
+    assert found.matched
+    assert found.best is not None
+    assert (found.best.name, found.best.kind) == ("boundary 3", Kind.ROTATED)
+
+
 def test_norm_weights_that_are_given_are_named() -> None:
     found = told(rms(S[6]) * WEIGHT, **{"the final norm": WEIGHT})
     assert found.best is not None
