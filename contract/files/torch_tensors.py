@@ -69,7 +69,7 @@ def _empty(ref: TensorRef, shape: Sequence[int]) -> tuple[torch.Tensor, memoryvi
             f"{shown(ref.file)}: tensor {shown(ref.name)} has the dtype {shown(ref.dtype)}, which torch does not have",
             where=Where(file=shown(ref.file), tensor=shown(ref.name)),
         )
-    tensor = torch.empty(tuple(shape), dtype=dtype)
+    tensor = torch.empty(tuple(shape), dtype=dtype, device="cpu")
     return tensor, tensor.reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else memoryview(bytearray())
 
 
