@@ -11,11 +11,12 @@ from typing import Final
 
 from torch import Tensor
 
-from contract.findings import Check, Depth, Json, Rule, Severity, Where
+from contract.findings import Check, Json, Where
 from contract.numerics.sinks import RowSummary, summarise
 from contract.numerics.statistics import compare
 from contract.numerics.tolerance import Tolerance
 from eagle3_contract.drafter.taps import Recorder
+from eagle3_contract.verify import rules
 
 EXACT: Final = Tolerance(median=1e-5, worst=1e-4, source="float32 forward")
 """Bound where both forwards saw the same bits: the same code in float32 on one machine, up to the order of a sum."""
@@ -35,22 +36,6 @@ WORDS: Final = {
     "final_normed": "the final norm",
     "logits": "the head",
 }
-
-LOGITS = Rule(
-    id="paths.logits",
-    title="Training path and inference path give the same logits",
-    severity=Severity.ERROR,
-    dimension="wiring",
-    why="The drafter was run with the contract's recipe and wiring on training states, and with the engine's recipe and wiring "
-    "on captured states. Where their "
-    "logits part, the engine runs another drafter than the one that was trained; text stays right, acceptance falls. A wrong "
-    "feedback or position shows only "
-    "from step 1 on, so every step is compared.",
-    remedy="Look at the place where the two paths part first: states mean the recipe, a norm or the residual means a wiring "
-    "flag, attention means rope or window.",
-    depth=Depth.VERIFY,
-)
-RULES: Final = (LOGITS,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +138,7 @@ def path_checks(comparisons: Sequence[PathComparison], *, reader: str) -> Iterat
         }
         figures = f"median {summary.median:.2g}, worst {summary.worst:.2g} in row {summary.worst_row}"
         if not over:
-            yield LOGITS.passed(
+            yield rules.PATH_LOGITS.passed(
                 f"step {step}: the logits of both paths agree on {len(comparisons)} samples ({figures} in {worst.sample}); top-1 "
                 f"equal in {agreement:.1%}",
                 where=Where(step=step),
@@ -165,7 +150,7 @@ def path_checks(comparisons: Sequence[PathComparison], *, reader: str) -> Iterat
             p = worst.parting
             evidence["parting"] = {"step": p.step, "tensor": p.name, "row": p.row, "median": p.summary.median, "worst": p.summary.worst}
             place = f"; they part first at {p.name} of step {p.step} ({p.words}), from row {p.row} on"
-        yield LOGITS.failed(
+        yield rules.PATH_LOGITS.failed(
             f"step {step}: {reader} runs another drafter than training did: logits differ on {len(over)} of {len(comparisons)} samples "
             f"({figures} in {worst.sample}), top-1 equal in {agreement:.1%}{place}",
             expected=f"median <= {worst.bound.median:.2g}, worst <= {worst.bound.worst:.2g}",

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from contract.errors import UserError
-from contract.findings import Check, Depth, Json, Rule, Severity
+from contract.findings import Check, Depth, Json
 from contract.statement import fact
 from eagle3_contract.model.load import LoadedContract
+from eagle3_contract.verify import rules
 from eagle3_contract.verify.acceptance import DEFINITION, NO_DRAFT, Acceptance, chain, first_round, pooled
 from eagle3_contract.verify.metrics import Accuracy, Definition, TargetTokens, count_steps
 
@@ -29,61 +30,12 @@ SEED: Final = 20240
 """Of the bootstrap, so that the interval is the same on every run."""
 
 
-def _rule(name: str, title: str, why: str, remedy: str, dimension: str = "metric", depth: Depth | None = Depth.VERIFY) -> Rule:
-    return Rule(id=name, title=title, severity=Severity.ERROR, dimension=dimension, why=why, remedy=remedy, depth=depth)
-
-
-CLAIM: Final = _rule(
-    "accuracy.claim",
-    "The drafter reproduces its claimed training accuracy on its own samples",
-    "The standalone test of the incident: fed the states it was trained on, a sound drafter gets the accuracy that training "
-    "reported, in training's own "
-    "definition (the same predictions are 0.77, 0.94 or 0.91, depending on who counts). If it does not, the weights, the wiring "
-    "or the samples are not those "
-    "of training; nothing about an engine can mend that.",
-    "Compare the wiring in the contract with the trainer's code; look at the vocab map, the rope and the loss mask.",
-)
-DROP: Final = _rule(
-    "accuracy.inference",
-    "The inference path is as accurate as the training path",
-    "Fed what the engine feeds it, the drafter predicts worse than on the states of training. This is what a mismatch costs; the "
-    "states and the first differing tensor "
-    "say why. Small faults (a layer early or late) hide in this figure; that is why it is not the only check.",
-    "See the findings on states and logits.",
-    "recipe",
-)
-LENGTH: Final = _rule(
-    "acceptance.inference",
-    "The inference path accepts as many drafts as the training path",
-    "Accepted length is throughput. Measured as a paired difference over the samples with a bootstrap interval, because samples "
-    "differ more from each other than the paths do.",
-    "See the findings on states and logits.",
-    "recipe",
-)
-FLOOR: Final = _rule(
-    "acceptance.floor",
-    "The accepted length is above the contract's floor",
-    "Below the floor the drafter is not worth serving.",
-    "See the findings on states and logits; if there are none, train longer or lower the floor deliberately.",
-    "metric",
-    None,
-)
-COVERAGE: Final = _rule(
-    "vocab.sample-coverage",
-    "The draft vocabulary covers the samples' tokens as far as the claimed accuracy needs",
-    "A token outside the draft vocabulary can never be proposed, so the coverage of the target's tokens is a ceiling for every "
-    "accuracy over the full vocabulary.",
-    "Check that the vocab map belongs to this target and tokenizer, and to this data.",
-    "vocab",
-)
-RULES: Final = (CLAIM, DROP, LENGTH, FLOOR, COVERAGE)
-
-
 @dataclass(slots=True)
 class PathFigures:
-    """Figures of one path, sample by sample."""
+    """Figures of one path, sample by sample. ``drafts`` is the k of the chain, at most ``steps``."""
 
     steps: int
+    drafts: int
     accuracy: Accuracy = field(init=False)
     lengths: dict[str, Acceptance] = field(default_factory=dict)
     shares: dict[str, tuple[float | None, ...]] = field(default_factory=dict)
@@ -102,7 +54,7 @@ class PathFigures:
         definition: Definition | None,
     ) -> None:
         """Add one sample: logits [T-1, DV] per step."""
-        drafts_ST = [_drafts(logits, targets_D) for logits in logits_steps]
+        drafts_ST = [_drafts(logits, targets_D) for logits in logits_steps[: self.drafts]]
         mask = None if mask_T is None else [int(m) for m in mask_T]
         self.lengths[sample] = chain(tokens_T.tolist(), drafts_ST, start=first_round(mask))
         if definition is not None and target is not None and mask_T is not None:
@@ -122,6 +74,7 @@ class PathFigures:
             "rows": list(self.accuracy.counts.rows),
             "samples": len(self.lengths),
             "accepted_length": self.length.length,
+            "drafts": self.drafts,
             "rounds": self.length.rounds,
             "accepted_drafts": self.length.accepted,
             "per_sample": {name: {"accepted_length": a.length, "rounds": a.rounds} for name, a in self.lengths.items()},
@@ -145,19 +98,19 @@ def claim_checks(loaded: LoadedContract, training: PathFigures, missing: UserErr
     claimed, definition = fact(loaded.contract.training.metrics.accuracy), fact(loaded.contract.training.metrics.definition)
     for stated, what in ((claimed, "accuracy"), (definition, "definition")):
         if not stated.known:
-            yield CLAIM.undecided(
+            yield rules.CLAIM.undecided(
                 f"the contract claims no training accuracy: {what} unknown ({stated.reason})", required=False, where=where
             )
             return
     if training.accuracy.samples == 0:
         reason = missing.message if isinstance(missing, UserError) else missing or "no sample could be counted"
         fix = missing.fix if isinstance(missing, UserError) else "Give the target with --target, or samples that record target_argmax."
-        yield CLAIM.undecided(f"the training accuracy could not be measured: {reason}", at=Depth.VERIFY, where=where, fix=fix)
+        yield rules.CLAIM.undecided(f"the training accuracy could not be measured: {reason}", at=Depth.VERIFY, where=where, fix=fix)
         return
     measured, errors = training.accuracy.accuracy, training.accuracy.standard_error
     for step, claim in enumerate(claimed.value):
         if step >= training.steps or measured[step] is None:
-            yield CLAIM.undecided(f"step {step}: claimed {claim:.3f}, not measured", at=Depth.VERIFY, where=where)
+            yield rules.CLAIM.undecided(f"step {step}: claimed {claim:.3f}, not measured", at=Depth.VERIFY, where=where)
             continue
         got, error = float(measured[step] or 0.0), float(errors[step] or 0.0)
         text = (
@@ -165,7 +118,7 @@ def claim_checks(loaded: LoadedContract, training: PathFigures, missing: UserErr
             f"({training.accuracy.counts.rows[step]} rows), claimed {claim:.3f}"
         )
         figures = {"step": step, "measured": got, "standard_error": error, "claimed": claim, "definition": definition.value}
-        check = CLAIM.passed if got >= claim - STANDARD_ERRORS * error else CLAIM.failed
+        check = rules.CLAIM.passed if got >= claim - STANDARD_ERRORS * error else rules.CLAIM.failed
         yield check(text, expected=f">= {claim - STANDARD_ERRORS * error:.3f}", actual=got, where=where, evidence=figures)
 
 
@@ -187,7 +140,7 @@ def path_figures_checks(training: PathFigures, inference: PathFigures) -> Iterat
         text = f"step {step}: accuracy {before:.3f} on the training path, {after:.3f} on the inference path ({len(pairs)} samples)"
         figures = {"step": step, "drop": drop, "standard_error": error, "samples": len(pairs)}
         worse = drop > STANDARD_ERRORS * error and drop > 0
-        yield (DROP.failed if worse else DROP.passed)(text, expected=before, actual=after, evidence=figures)
+        yield (rules.DROP.failed if worse else rules.DROP.passed)(text, expected=before, actual=after, evidence=figures)
     if not both:
         return
     low, high = paired_bootstrap([(training.lengths[n], inference.lengths[n]) for n in both])
@@ -197,7 +150,7 @@ def path_figures_checks(training: PathFigures, inference: PathFigures) -> Iterat
         f"(difference {before_ - after_:+.3f}, {CONFIDENCE:.0%} interval {low:+.3f} to {high:+.3f}; {DEFINITION})"
     )
     evidence: dict[str, Json] = {"difference": before_ - after_, "interval": [low, high], "samples": len(both), "definition": DEFINITION}
-    yield (LENGTH.failed if low > 0 else LENGTH.passed)(text, expected=before_, actual=after_, evidence=evidence)
+    yield (rules.LENGTH.failed if low > 0 else rules.LENGTH.passed)(text, expected=before_, actual=after_, evidence=evidence)
 
 
 def floor_check(loaded: LoadedContract, figures: PathFigures, path: str) -> Iterator[Check]:
@@ -206,17 +159,17 @@ def floor_check(loaded: LoadedContract, figures: PathFigures, path: str) -> Iter
     where = loaded.document.where("acceptance.floor")
     if not floor.known or not figures.length.rounds:
         return
-    if k.known and k.value != figures.steps:
-        yield FLOOR.undecided(f"the floor is stated for {k.value} drafts, {figures.steps} were made", where=where)
+    if k.known and k.value != figures.drafts:
+        yield rules.FLOOR.undecided(f"the floor is stated for {k.value} drafts, {figures.drafts} were made", where=where)
         return
     low, high = bootstrap(list(figures.lengths.values()))
     got = figures.length.length
     text = f"accepted length {got:.3f} on the {path} path ({CONFIDENCE:.0%} interval {low:.3f} to {high:.3f}), floor {floor.value:.3f}"
     evidence: dict[str, Json] = {"accepted_length": got, "interval": [low, high], "definition": DEFINITION}
     if high < floor.value:
-        yield FLOOR.failed(text, expected=f">= {floor.value}", actual=got, where=where, evidence=evidence)
+        yield rules.FLOOR.failed(text, expected=f">= {floor.value}", actual=got, where=where, evidence=evidence)
     else:
-        yield FLOOR.passed(text, expected=f">= {floor.value}", actual=got, where=where, evidence=evidence)
+        yield rules.FLOOR.passed(text, expected=f">= {floor.value}", actual=got, where=where, evidence=evidence)
 
 
 def coverage_check(loaded: LoadedContract, covered: int, total: int) -> Iterator[Check]:
@@ -231,14 +184,14 @@ def coverage_check(loaded: LoadedContract, covered: int, total: int) -> Iterator
     evidence: dict[str, Json] = {"covered": covered, "total": total, "share": share}
     full = definition in (Definition.EAGLE, Definition.ANGELSLIM, Definition.SPECFORGE)
     if full and claimed.known and claimed.value and share + STANDARD_ERRORS * error < claimed.value[0]:
-        yield COVERAGE.failed(
+        yield rules.COVERAGE.failed(
             f"{text}, so a first-step accuracy of {claimed.value[0]:.3f} is out of reach",
             expected=f">= {claimed.value[0]:.3f}",
             actual=share,
             evidence=evidence,
         )
     else:
-        yield COVERAGE.passed(text, actual=share, evidence=evidence)
+        yield rules.COVERAGE.passed(text, actual=share, evidence=evidence)
 
 
 def paired_bootstrap(pairs: Sequence[tuple[Acceptance, Acceptance]]) -> tuple[float, float]:

@@ -31,9 +31,11 @@ from torch import Tensor
 
 from contract.errors import InputRejected
 from contract.files.checkpoint import Checkpoint
+from contract.files.paths import Folder
 from contract.files.torch_tensors import load_tensor
-from contract.findings import Check, Depth, Rule, Severity, Where
+from contract.findings import Check, Depth, Where
 from eagle3_contract.drafter.names import TARGET_EMBEDDING_NAMES
+from eagle3_contract.verify import rules
 
 FORMAT: Final = "eagle3-contract-golden"
 FORMAT_VERSION: Final = "1"
@@ -44,29 +46,6 @@ any switch that acts misses by more than 100 times this bound (tests/peers)."""
 _INPUTS: Final = ("input_ids", "hidden_states")
 _OPTIONAL: Final = ("position_ids", "document_ids", "embedding_ids", "embedding_rows")
 _STEP: Final = re.compile(r"logits_step(0|[1-9][0-9]?)")
-
-LOGITS = Rule(
-    id="golden.logits",
-    title="The drafter reproduces its golden rows",
-    severity=Severity.ERROR,
-    dimension="wiring",
-    why="Golden rows are inputs and logits of the trainer's own forward. If the forward with the contract's wiring misses them, the "
-    "contract does not state what training did (or the weights are not the ones that were trained): a flipped norm or residual "
-    "moves logits by 5 to 7, "
-    "a different feedback shows only from step 1 on. Served so, acceptance falls without any error.",
-    remedy="Compare the wiring fields of the contract with the trainer's code; the first step and row that part are named.",
-    depth=Depth.VERIFY,
-)
-PROOF = Rule(
-    id="golden.produced-by",
-    title="The golden rows were made by the trainer",
-    severity=Severity.NOTE,
-    dimension="wiring",
-    why="Rows made by this tool are a regression test of the forward. With a wrong switch in the contract they were made wrong as well.",
-    remedy="Let the trainer write the golden rows from its own forward.",
-    depth=None,
-)
-RULES: Final = (LOGITS, PROOF)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,12 +90,19 @@ class EmbeddingRows:
         return torch.stack([self._rows[i] for i in wanted])
 
 
-def read_golden(path: Path) -> GoldenRows:
+def read_golden(folder: Path, name: str) -> GoldenRows:
     """Read a golden file strictly.
+
+    Args:
+        folder: the contract's folder.
+        name: the file's name in it, as the contract gives it; it may not leave the folder.
 
     Raises:
         InputRejected: ``golden.malformed`` or a ``files.*`` rule.
     """
+    path = folder / name
+    with Folder(folder) as opened, opened.open(name):
+        pass  # contained, regular, no link out of the folder
     checkpoint = Checkpoint.open(path)
     checkpoint.raise_if_rejected()
     metadata = checkpoint.shards[0].header.metadata or {}
@@ -180,15 +166,16 @@ def _malformed(file: str, what: str) -> InputRejected:
     )
 
 
-def compare_golden(golden: GoldenRows, logits_steps: Sequence[Tensor], *, tolerance: float = TOLERANCE) -> Iterator[Check]:
+def compare_golden(golden: GoldenRows, logits_steps: Sequence[Tensor], *, tolerance: float | None = None) -> Iterator[Check]:
     """One check per step: the forward's logits [T-1, DV] against the golden ones.
 
-    A row is live where the golden file has a finite row; a row that is live on one side only is a failure, NaN equals nothing.
+    ``tolerance`` may only tighten the built-in bound. A row is live where the golden file has a finite row; a row that is live on one
+    side only is a failure, NaN equals nothing.
     """
     for step, (want_TD, got_TD) in enumerate(zip(golden.logits_steps, logits_steps, strict=True)):
         where = Where(file=golden.path.name, step=step)
         if want_TD.shape != got_TD.shape:
-            yield LOGITS.failed(
+            yield rules.GOLDEN_LOGITS.failed(
                 f"step {step}: the golden logits have shape {list(want_TD.shape)}, the drafter gives {list(got_TD.shape)}",
                 expected=list(want_TD.shape),
                 actual=list(got_TD.shape),
@@ -198,11 +185,11 @@ def compare_golden(golden: GoldenRows, logits_steps: Sequence[Tensor], *, tolera
         live_T = want_TD.isfinite().all(1)
         got_live_T = got_TD.isfinite().all(1)
         if not live_T.any():
-            yield LOGITS.undecided(f"step {step}: the golden file has no live row", where=where, at=Depth.VERIFY)
+            yield rules.GOLDEN_LOGITS.undecided(f"step {step}: the golden file has no live row", where=where, at=Depth.VERIFY)
             continue
         if (live_T != got_live_T).any():
             row = int((live_T != got_live_T).nonzero()[0])
-            yield LOGITS.failed(
+            yield rules.GOLDEN_LOGITS.failed(
                 f"step {step}: row {row} has logits on one side only",
                 expected=bool(live_T[row]),
                 actual=bool(got_live_T[row]),
@@ -220,14 +207,14 @@ def compare_golden(golden: GoldenRows, logits_steps: Sequence[Tensor], *, tolera
             "max_logit": scale,
             "rows": len(error_L),
         }
-        bound = tolerance * scale
+        bound = min(TOLERANCE, tolerance if tolerance is not None else TOLERANCE) * scale
         if float(error_L[worst]) <= bound:
-            yield LOGITS.passed(
+            yield rules.GOLDEN_LOGITS.passed(
                 f"step {step}: {len(error_L)} rows within {bound:.1e} (worst {error_L[worst]:.1e})", where=where, evidence=figures
             )
         else:
             beyond = [int(r) for r in live_T.nonzero().flatten()[error_L > bound][:8]]
-            yield LOGITS.failed(
+            yield rules.GOLDEN_LOGITS.failed(
                 f"step {step}: logits miss the golden rows by up to {error_L[worst]:.3g} (row {row}), "
                 f"{error_L[worst] / bound:.0f} times the bound; {int((error_L > bound).sum())} of {len(error_L)} rows are off",
                 expected=f"max difference <= {bound:.2e}",

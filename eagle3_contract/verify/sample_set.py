@@ -8,52 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from contract.errors import UserError
 from contract.files.paths import open_path
-from contract.findings import Check, Depth, Rule, Severity, Where, check_from_error
+from contract.findings import Check, Depth, Where, check_from_error
 from contract.limits import DEFAULT_LIMITS, Limits
 from contract.statement import fact
 from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.model.states import Recipe, State, recipe_text
 from eagle3_contract.trainers.sample import TrainingSample
 from eagle3_contract.trainers.samples import SampleReader, find_samples
-
-
-def _rule(name: str, title: str, why: str, remedy: str, *, dimension: str = "alignment") -> Rule:
-    return Rule(id=f"samples.{name}", title=title, severity=Severity.ERROR, dimension=dimension, why=why, remedy=remedy, depth=Depth.VERIFY)
-
-
-THERE: Final = _rule(
-    "there",
-    "There are training samples to verify on",
-    "Without a sample nothing shows that the drafter reproduces its training, or that captured states are the trained ones.",
-    "Give the samples with --samples, or commit them beside the contract.",
-)
-LISTED: Final = _rule(
-    "listed",
-    "The samples are exactly the ones that the contract lists",
-    "A sample that is missing, or one that nobody listed, changes every figure; a verification on a part of the samples is no "
-    "verification.",
-    "Restore the listed files, or list what belongs to the contract.",
-)
-DIGEST: Final = _rule(
-    "digest",
-    "Every sample has its listed digest",
-    "The sample is not the one that the contract was written for.",
-    "Restore the file, or write the contract again from the samples that training used.",
-)
-LAYOUT: Final = _rule(
-    "layout",
-    "Samples store what the contract says they store",
-    "The contract says which states a sample stores, in stored order; picked by a wrong list, right samples feed a wrong recipe. "
-    "The incident's dump was a "
-    "list of four states of which `[:-1]` was fed.",
-    "Correct training.samples.states, or write the samples again.",
-    dimension="recipe",
-)
-RULES: Final = (THERE, LISTED, DIGEST, LAYOUT)
+from eagle3_contract.verify import rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +57,11 @@ def open_samples(
     """
     stated = loaded.contract.training.samples
     if samples is None and stated.path is None:
-        return None, [THERE.undecided("no samples were given, and the contract commits none", at=Depth.VERIFY, fix=THERE.remedy)]
+        return None, [
+            rules.SAMPLES_THERE.undecided(
+                "no samples were given, and the contract commits none", at=Depth.VERIFY, fix=rules.SAMPLES_THERE.remedy
+            )
+        ]
     root = Path(samples) if samples is not None else loaded.folder / str(stated.path)
     try:
         found = find_samples(root, limits=limits)
@@ -100,8 +69,12 @@ def open_samples(
         return None, [check_from_error(error)]
     if not found:
         return None, [
-            THERE.undecided(
-                f"{root} holds no samples", at=Depth.VERIFY, where=Where(file=str(root)), fix=THERE.remedy, expected=stated.count
+            rules.SAMPLES_THERE.undecided(
+                f"{root} holds no samples",
+                at=Depth.VERIFY,
+                where=Where(file=str(root)),
+                fix=rules.SAMPLES_THERE.remedy,
+                expected=stated.count,
             )
         ]
     base = root if root.is_dir() else root.parent
@@ -110,17 +83,17 @@ def open_samples(
     states: Recipe = tuple(stored.value) if stored.known else recipe
     if not stored.known:
         checks.append(
-            LAYOUT.undecided(
+            rules.SAMPLES_LAYOUT.undecided(
                 f"which states a sample stores is unknown ({stored.reason}); taken to be the recipe",
                 at=Depth.VERIFY,
                 where=loaded.document.where("training.samples.states"),
-                fix=LAYOUT.remedy,
+                fix=rules.SAMPLES_LAYOUT.remedy,
             )
         )
     lacking = [s for s in recipe if s not in states]
     if lacking:
         checks.append(
-            LAYOUT.failed(
+            rules.SAMPLES_LAYOUT.failed(
                 f"the recipe {recipe_text(recipe)} needs states that the samples do not store ({recipe_text(states)})",
                 expected=list(recipe),
                 actual=list(states),
@@ -137,26 +110,28 @@ def _listed(loaded: LoadedContract, base: Path, found: Sequence[Path]) -> Iterat
     where = loaded.document.where("training.samples.manifest")
     names = {p.relative_to(base).as_posix() for p in found}
     if stated.count != len(stated.manifest):
-        yield LISTED.failed(
+        yield rules.SAMPLES_LISTED.failed(
             f"the contract counts {stated.count} samples and lists {len(stated.manifest)}",
             expected=stated.count,
             actual=len(stated.manifest),
             where=loaded.document.where("training.samples.count"),
         )
     if not stated.manifest:
-        yield LISTED.skipped(f"the contract lists no samples; {len(names)} were given", where=where)
+        yield rules.SAMPLES_LISTED.skipped(f"the contract lists no samples; {len(names)} were given", where=where)
         return
     missing, extra = sorted(stated.manifest.keys() - names), sorted(names - stated.manifest.keys())
     for name in missing:
-        yield LISTED.failed(
+        yield rules.SAMPLES_LISTED.failed(
             f"the listed sample {name} is not in {base}",
             expected=name,
             where=loaded.document.where(("training", "samples", "manifest", name)),
         )
     for name in extra:
-        yield LISTED.failed(f"{name} is in {base}, and the contract does not list it", actual=name, where=where)
+        yield rules.SAMPLES_LISTED.failed(f"{name} is in {base}, and the contract does not list it", actual=name, where=where)
     if not missing and not extra:
-        yield LISTED.passed(f"all {len(names)} listed samples are there, and no other", where=where, expected=len(names), actual=len(names))
+        yield rules.SAMPLES_LISTED.passed(
+            f"all {len(names)} listed samples are there, and no other", where=where, expected=len(names), actual=len(names)
+        )
 
 
 def _digests(loaded: LoadedContract, base: Path, found: Sequence[Path]) -> Iterator[Check]:
@@ -175,21 +150,21 @@ def _digests(loaded: LoadedContract, base: Path, found: Sequence[Path]) -> Itera
         if digest == manifest[name]:
             equal += 1
         else:
-            yield DIGEST.failed(
+            yield rules.SAMPLES_DIGEST.failed(
                 f"{name} is not the sample that the contract lists",
                 expected=manifest[name],
                 actual=digest,
                 where=loaded.document.where(("training", "samples", "manifest", name)),
             )
     if equal:
-        yield DIGEST.passed(f"{equal} samples have their listed digests")
+        yield rules.SAMPLES_DIGEST.passed(f"{equal} samples have their listed digests")
 
 
 def layout_problem(sample: TrainingSample, samples: SampleSet, hidden_size: int) -> Check | None:
     """A failed check if the sample does not store what the contract says, else None."""
     where = Where(file=sample.file, sample=sample.name)
     if len(sample.states_THk) != len(samples.stored):
-        return LAYOUT.failed(
+        return rules.SAMPLES_LAYOUT.failed(
             f"{sample.name} stores {len(sample.states_THk)} states, the contract says {len(samples.stored)} "
             f"({recipe_text(samples.stored)})",
             expected=len(samples.stored),
@@ -198,14 +173,14 @@ def layout_problem(sample: TrainingSample, samples: SampleSet, hidden_size: int)
         )
     widths = sorted({state.shape[1] for state in sample.states_THk})
     if widths != [hidden_size]:
-        return LAYOUT.failed(
+        return rules.SAMPLES_LAYOUT.failed(
             f"{sample.name} stores states of width {widths}, the target's hidden size is {hidden_size}",
             expected=hidden_size,
             actual=widths,
             where=where,
         )
     if sample.boundaries is not None and tuple(sample.boundaries) != samples.stored:
-        return LAYOUT.failed(
+        return rules.SAMPLES_LAYOUT.failed(
             f"{sample.name} says of itself that it stores {recipe_text(sample.boundaries)}, the contract says "
             f"{recipe_text(samples.stored)}",
             expected=list(samples.stored),

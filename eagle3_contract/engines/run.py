@@ -1,0 +1,165 @@
+"""Capture from an engine that runs here: which engine, which recipe it feeds, which prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from contract.errors import InputRejected, ToolError, UsageError, UserError
+from contract.files.bundle_manifest import ImitatedEngine, ModelInfo
+from contract.findings import Where
+from contract.jsonio import load_json
+from contract.limits import DEFAULT_LIMITS, Limits
+from contract.statement import fact
+from eagle3_contract.engines.transformers import Prompt, Provenance, capture, file_digests
+from eagle3_contract.model.load import LoadedContract
+from eagle3_contract.model.states import FINAL_NORM, Recipe
+from eagle3_contract.readings.engines import parse_engine, read
+from eagle3_contract.readings.load import load_drafter, load_target
+from eagle3_contract.readings.reading import BOUNDARIES
+from eagle3_contract.verify.sample_set import SampleSet
+
+RUNS_HERE: Final = ("transformers",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fed:
+    """The recipe that an engine feeds, and which engine is imitated (None: the contract's own recipe)."""
+
+    recipe: Recipe
+    imitates: ImitatedEngine | None
+
+
+def check_engine(name: str) -> None:
+    """Raise ToolError (``engine.not-run-here``) unless this engine can be run by this tool."""
+    if name.partition("==")[0] not in RUNS_HERE:
+        raise ToolError(
+            f"{name} cannot be run by this version; it runs {', '.join(RUNS_HERE)}",
+            rule="engine.not-run-here",
+            fix=f"Use --engine transformers --imitate {name} to feed what {name} would feed, or `contract check --engine {name}` "
+            f"for its reading.",
+        )
+
+
+def fed_by(loaded: LoadedContract, imitate: str | None, target: str | Path) -> Fed:
+    """Which recipe is fed: the contract's, or what an engine would make of the drafter's files.
+
+    Raises:
+        UsageError: the engine is not in the table, or has several runners that differ.
+        ToolError: ``engine.imitate`` if it would not get as far as feeding anything.
+    """
+    if imitate is None:
+        stated = fact(loaded.contract.hidden_states.boundaries)
+        if not stated.known:
+            raise UsageError(
+                f"the contract's recipe is unknown ({stated.reason})",
+                rule="contract.unknown-statement",
+                fix="Answer hidden_states.boundaries in the contract, or name an engine with --imitate.",
+            )
+        return Fed(recipe=tuple(stated.value), imitates=None)
+    ref = parse_engine(imitate)
+    readings = read(load_drafter(loaded.drafter_folder), ref, load_target(target))
+    recipes = {tuple(r.value(BOUNDARIES) or ()) for r in readings}
+    if len(recipes) > 1:
+        raise UsageError(
+            f"the runners of {ref} feed different states: " + "; ".join(f"{r.reader} {r.value(BOUNDARIES)}" for r in readings),
+            rule="engine.imitate",
+            fix="Name one runner, such as vllm[v1]==0.32.0.",
+        )
+    first = readings[0]
+    recipe = next(iter(recipes))
+    if first.error is not None or not recipe:
+        raise ToolError(
+            f"{first.reader} would not feed anything: {first.error or 'its recipe is unknown'}",
+            rule="engine.imitate",
+            fix="Mend the drafter's files first: `contract read` shows what the engine makes of them.",
+        )
+    states: Recipe = tuple(FINAL_NORM if isinstance(s, str) else int(s) for s in recipe)
+    return Fed(recipe=states, imitates=ImitatedEngine(name=first.engine, version=first.version, runner=first.runner))
+
+
+def sample_prompts(samples: SampleSet, limits: Limits = DEFAULT_LIMITS) -> Iterator[Prompt]:
+    """The tokens of every sample, as prompts that repeat it. Raises the first sample's error."""
+    for number, sample in enumerate(samples.read(limits=limits)):
+        if isinstance(sample, UserError):
+            raise sample
+        yield Prompt(id=f"sample-{number:04d}", input_ids=sample.input_ids_T, sample=sample.name)
+
+
+def file_prompts(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> list[Prompt]:
+    """Prompts from a JSON-lines file: ``{"id": ..., "input_ids": [...]}`` on each line, ids unique.
+
+    Raises:
+        InputRejected: ``engine.prompts-file``, with the line.
+    """
+    text = Path(path).read_bytes()
+    limits.enforce("json_bytes", len(text), what=str(path), where=Where(file=str(path)))
+    prompts: list[Prompt] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        record = load_json(line, file=f"{path}:{number}")
+        ids = record.get("input_ids") if isinstance(record, dict) else None
+        id_ = record.get("id", f"prompt-{number:04d}") if isinstance(record, dict) else None
+        if (
+            not isinstance(ids, list)
+            or not ids
+            or not all(isinstance(i, int) and not isinstance(i, bool) for i in ids)
+            or not isinstance(id_, str)
+        ):
+            raise InputRejected(
+                f"{path}:{number} is no prompt",
+                rule="engine.prompts-file",
+                fix='Write one JSON object a line: {"id": "p1", "input_ids": [1, 2, 3]}.',
+                where=Where(file=str(path), line=number),
+            )
+        prompts.append(Prompt(id=id_, input_ids=ids))
+    return prompts
+
+
+def capture_now(
+    loaded: LoadedContract,
+    *,
+    engine: str,
+    target: str | Path,
+    out: str | Path,
+    samples: SampleSet | None = None,
+    prompts: Sequence[Prompt] | None = None,
+    imitate: str | None = None,
+    device: str = "auto",
+    limits: Limits = DEFAULT_LIMITS,
+) -> Path:
+    """Run the target and write a bundle.
+
+    Args:
+        loaded: the contract.
+        engine: which engine runs; ``transformers``.
+        target: the target's folder.
+        out: the bundle to write.
+        samples: run the tokens of these samples, or
+        prompts: these prompts.
+        imitate: feed what this engine would feed.
+        device: where to run.
+
+    Raises:
+        UserError: see ``check_engine``, ``fed_by`` and ``engines.transformers.capture``.
+    """
+    check_engine(engine)
+    fed = fed_by(loaded, imitate, target)
+    stated = fact(loaded.contract.target.dtype)
+    identity = fact(loaded.contract.target.id)
+    drafter = ModelInfo(id=None, model_type=None, files=file_digests(loaded.drafter_folder, limits=limits))
+    provenance = Provenance(target_id=str(identity.value) if identity.known else None, drafter=drafter, imitates=fed.imitates)
+    chosen = sample_prompts(samples, limits) if samples is not None else iter(prompts or ())
+    return capture(
+        target,
+        chosen,
+        fed.recipe,
+        out,
+        dtype=str(stated.value) if stated.known else "auto",
+        device=device,
+        provenance=provenance,
+        limits=limits,
+    )

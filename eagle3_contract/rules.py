@@ -1,0 +1,13 @@
+"""Every rule of the kind ``eagle3``, for ``contract explain`` and the documentation. Importing this imports no torch."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from contract.findings import Rule
+from eagle3_contract.check import ALL_RULES as CHECK_RULES
+from eagle3_contract.engines.rules import RULES as ENGINE_RULES
+from eagle3_contract.trainers.rules import RULES as TRAINER_RULES
+from eagle3_contract.verify.rules import RULES as VERIFY_RULES
+
+ALL_RULES: Final[tuple[Rule, ...]] = (*CHECK_RULES, *VERIFY_RULES, *ENGINE_RULES.values(), *TRAINER_RULES.values())

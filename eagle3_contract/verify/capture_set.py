@@ -1,0 +1,157 @@
+"""A capture bundle as `verify` uses it: whether it belongs to the contract, and which request repeats which sample.
+
+Legend: T tokens, G target hidden size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from torch import Tensor
+
+from contract.files.bundle import Bundle, BundleRequest
+from contract.files.bundle_manifest import FINAL_NORM as FINAL_NORM_TENSOR
+from contract.files.bundle_manifest import GREEDY, INPUT_IDS
+from contract.files.torch_tensors import load_tensor
+from contract.findings import Check, Where
+from contract.statement import fact
+from eagle3_contract.model.load import LoadedContract
+from eagle3_contract.model.states import FINAL_NORM, State
+from eagle3_contract.verify import rules
+
+_NUMBERED: Final = re.compile(r"(slot|boundary)\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Captured:
+    """One request: what was fed, slot by slot, and every state that was recorded."""
+
+    request: BundleRequest
+    slots: tuple[str, ...]
+    states: Mapping[State, str]
+
+    @classmethod
+    def of(cls, request: BundleRequest) -> Captured:
+        slots = sorted((int(m[2]), name) for name in request.tensors if (m := _NUMBERED.fullmatch(name)) and m[1] == "slot")
+        states: dict[State, str] = {int(m[2]): name for name in request.tensors if (m := _NUMBERED.fullmatch(name)) and m[1] == "boundary"}
+        if FINAL_NORM_TENSOR in request.tensors:
+            states[FINAL_NORM] = FINAL_NORM_TENSOR
+        return cls(request, tuple(name for _, name in slots), states)
+
+    @property
+    def input_ids(self) -> Tensor:
+        """The token ids [T]."""
+        return load_tensor(self.request.tensors[INPUT_IDS])
+
+    def load(self, name: str) -> Tensor:
+        """A recorded tensor."""
+        return load_tensor(self.request.tensors[name])
+
+    @property
+    def greedy(self) -> Tensor | None:
+        """The target's argmax after each token [T], if it was recorded."""
+        return load_tensor(self.request.tensors[GREEDY]) if GREEDY in self.request.tensors else None
+
+
+def belongs(bundle: Bundle, loaded: LoadedContract) -> Iterator[Check]:
+    """Whether the bundle's target and drafter are the contract's, as far as both sides say."""
+    contract, manifest = loaded.contract, bundle.manifest
+    compared, differs = 0, False
+    layers = fact(contract.target.layers)
+    if layers.known:
+        compared += 1
+        if layers.value != manifest.layers:
+            differs = True
+            yield rules.CAPTURE_TARGET.failed(
+                f"the captured target has {manifest.layers} layers, the contract's {layers.value}",
+                expected=layers.value,
+                actual=manifest.layers,
+                where=loaded.document.where("target.layers"),
+            )
+    model_type = fact(contract.target.model_type)
+    if model_type.known and manifest.target.model_type is not None:
+        compared += 1
+        if model_type.value != manifest.target.model_type:
+            differs = True
+            yield rules.CAPTURE_TARGET.failed(
+                f"the captured target is a {manifest.target.model_type}, the contract's a {model_type.value}",
+                expected=model_type.value,
+                actual=manifest.target.model_type,
+                where=loaded.document.where("target.model_type"),
+            )
+    tokenizer = fact(contract.target.tokenizer_sha256)
+    if tokenizer.known and "tokenizer.json" in manifest.target.files:
+        compared += 1
+        if tokenizer.value != manifest.target.files["tokenizer.json"]:
+            differs = True
+            yield rules.CAPTURE_TARGET.failed(
+                "the captured target has another tokenizer than the contract's",
+                expected=tokenizer.value,
+                actual=manifest.target.files["tokenizer.json"],
+                where=loaded.document.where("target.tokenizer_sha256"),
+            )
+    if compared and not differs:
+        yield rules.CAPTURE_TARGET.passed(
+            f"{compared} facts of the captured target were compared with the contract", evidence={"compared": compared}
+        )
+    if manifest.drafter is None:
+        yield rules.CAPTURE_DRAFTER.undecided("the capture does not say which drafter it was taken for", required=False)
+        return
+    stated = {name: fact(digest) for name, digest in contract.drafter.files.items()}
+    known = {name: f.value for name, f in stated.items() if f.known and name in manifest.drafter.files}
+    wrong = [name for name, digest in known.items() if manifest.drafter.files[name] != digest]
+    for name in wrong:
+        yield rules.CAPTURE_DRAFTER.failed(
+            f"the capture was taken for another {name}",
+            expected=known[name],
+            actual=manifest.drafter.files[name],
+            where=loaded.document.where(("drafter", "files", name)),
+        )
+    if known and not wrong:
+        yield rules.CAPTURE_DRAFTER.passed(f"{len(known)} files of the drafter have the digests that the capture was taken for")
+
+
+class Requests:
+    """The requests of a bundle, found by the sample they repeat; each is used once, and what is left over is known."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._open = [Captured.of(r) for r in bundle.requests]
+        self._ids = {c.request.id: c.input_ids for c in self._open}
+
+    def take(self, sample: str, input_ids_T: Tensor) -> tuple[Captured | None, list[Check]]:
+        """The request for a sample: the one that names it, else the one with its tokens."""
+        named = next((c for c in self._open if c.request.sample == sample), None)
+        found = named or next((c for c in self._open if c.request.sample is None and _equal(self._ids[c.request.id], input_ids_T)), None)
+        if found is None:
+            return None, [
+                rules.CAPTURE_SAMPLES.failed(f"the capture has no request for sample {sample}", expected=sample, where=Where(sample=sample))
+            ]
+        self._open.remove(found)
+        ids_T = self._ids[found.request.id]
+        if not _equal(ids_T, input_ids_T):
+            shared = min(len(ids_T), len(input_ids_T))
+            differing = (ids_T[:shared] != input_ids_T[:shared]).nonzero()
+            row = int(differing[0]) if len(differing) else shared
+            return None, [
+                rules.CAPTURE_PROMPT.failed(
+                    f"request {found.request.id} has other tokens than sample {sample}: {len(ids_T)} against {len(input_ids_T)}, "
+                    f"the first difference in row {row}",
+                    expected=input_ids_T[row : row + 8].tolist(),
+                    actual=ids_T[row : row + 8].tolist(),
+                    where=Where(sample=sample, row=row),
+                )
+            ]
+        return found, [
+            rules.CAPTURE_PROMPT.passed(f"request {found.request.id} has the tokens of sample {sample}", where=Where(sample=sample))
+        ]
+
+    def rest(self) -> list[Captured]:
+        """Requests that repeat no sample."""
+        return list(self._open)
+
+
+def _equal(a_T: Tensor, b_T: Tensor) -> bool:
+    return a_T.shape == b_T.shape and bool((a_T == b_T).all())

@@ -1,0 +1,71 @@
+"""One sample through the drafter, on the training path and on the inference path.
+
+Legend: T tokens, G target hidden size, C = K*G.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from contract.errors import UserError
+from eagle3_contract.drafter.drafter import Drafter
+from eagle3_contract.drafter.forward import teacher_forced
+from eagle3_contract.drafter.taps import Recorder
+from eagle3_contract.drafter.weights import WeightSource
+from eagle3_contract.model.wiring import Reading
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Path:
+    """A drafter under one reading; ``training`` and ``inference`` paths differ in nothing else than the reading and the states."""
+
+    reading: Reading
+    drafter: Drafter
+
+    @classmethod
+    def build(cls, reading: Reading, source: WeightSource, target: WeightSource | None, device: torch.device) -> Path:
+        """Load the drafter under a reading. Raises like ``Drafter``."""
+        return cls(reading, Drafter(reading.wiring, source, target_source=target, device=device))
+
+    def run(
+        self,
+        input_ids_T: Tensor,
+        states: Sequence[Tensor],
+        steps: int,
+        *,
+        document_ids_T: Tensor | None = None,
+        taps: Recorder | None = None,
+    ) -> list[Tensor]:
+        """Logits [T-1, DV] per step, on the CPU.
+
+        Args:
+            input_ids_T: the sample's tokens.
+            states: K states [T, G] in concatenation order.
+            steps: how many.
+            document_ids_T: packed documents.
+            taps: records the intermediate tensors.
+        """
+        output = teacher_forced(
+            self.drafter,
+            input_ids_T,
+            torch.cat([s.to(torch.float32) for s in states], dim=-1),
+            document_ids_T=document_ids_T,
+            steps=steps,
+            rollout=self.reading.rollout,
+            taps=taps,
+        )
+        return [z.cpu() for z in output.logits_steps]
+
+
+def try_build(
+    reading: Reading, source: WeightSource, target: WeightSource | None, device: torch.device
+) -> tuple[Path | None, UserError | None]:
+    """A path, or the reason that this reading cannot be run on these files."""
+    try:
+        return Path.build(reading, source, target, device), None
+    except UserError as error:
+        return None, error

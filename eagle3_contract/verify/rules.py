@@ -1,0 +1,185 @@
+"""The rules of the dynamic depth. No torch here: `contract explain` reads them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from contract.findings import Depth, Rule, Severity
+from eagle3_contract.verify.state_rules import RULES as STATE_RULES
+
+
+def _rule(
+    id_: str, title: str, why: str, remedy: str, dimension: str, *, depth: Depth | None = Depth.VERIFY, severity: Severity = Severity.ERROR
+) -> Rule:
+    return Rule(id=id_, title=title, severity=severity, dimension=dimension, why=why, remedy=remedy, depth=depth)
+
+
+GOLDEN_LOGITS: Final = _rule(
+    "golden.logits",
+    "The drafter reproduces its golden rows",
+    "Golden rows are inputs and logits of the trainer's own forward. If the forward with the contract's wiring misses "
+    "them, the contract does not state what training did (or the weights are not the ones that were trained): a flipped "
+    "norm or residual moves logits by 5 to 7, a different feedback shows only from step 1 on. Served so, acceptance "
+    "falls without any error.",
+    "Compare the wiring fields of the contract with the trainer's code; the first step and row that part are named.",
+    "wiring",
+)
+GOLDEN_PROOF: Final = _rule(
+    "golden.produced-by",
+    "The golden rows were made by the trainer",
+    "Rows made by this tool are a regression test of the forward. With a wrong switch in the contract they were made wrong as well.",
+    "Let the trainer write the golden rows from its own forward.",
+    "wiring",
+    depth=None,
+    severity=Severity.NOTE,
+)
+PATH_LOGITS: Final = _rule(
+    "paths.logits",
+    "Training path and inference path give the same logits",
+    "The drafter was run with the contract's recipe and wiring on training states, and with the engine's recipe and "
+    "wiring on captured states. Where their logits part, the engine runs another drafter than the one that was trained; "
+    "text stays right, acceptance falls. A wrong feedback or position shows only from step 1 on, so every step is "
+    "compared.",
+    "Look at the place where the two paths part first: states mean the recipe, a norm or the residual means a wiring "
+    "flag, attention means rope or window.",
+    "wiring",
+)
+CLAIM: Final = _rule(
+    "accuracy.claim",
+    "The drafter reproduces its claimed training accuracy on its own samples",
+    "The standalone test of the incident: fed the states it was trained on, a sound drafter gets the accuracy that "
+    "training reported, in training's own definition (the same predictions are 0.77, 0.94 or 0.91, depending on who "
+    "counts). If it does not, the weights, the wiring or the samples are not those of training; nothing about an engine "
+    "can mend that.",
+    "Compare the wiring in the contract with the trainer's code; look at the vocab map, the rope and the loss mask.",
+    "metric",
+)
+DROP: Final = _rule(
+    "accuracy.inference",
+    "The inference path is as accurate as the training path",
+    "Fed what the engine feeds it, the drafter predicts worse than on the states of training. This is what a mismatch "
+    "costs; the states and the first differing tensor say why. Small faults (a layer early or late) hide in this "
+    "figure; that is why it is not the only check.",
+    "See the findings on states and logits.",
+    "recipe",
+)
+LENGTH: Final = _rule(
+    "acceptance.inference",
+    "The inference path accepts as many drafts as the training path",
+    "Accepted length is throughput. Measured as a paired difference over the samples with a bootstrap interval, because "
+    "samples differ more from each other than the paths do.",
+    "See the findings on states and logits.",
+    "recipe",
+)
+FLOOR: Final = _rule(
+    "acceptance.floor",
+    "The accepted length is above the contract's floor",
+    "Below the floor the drafter is not worth serving.",
+    "See the findings on states and logits; if there are none, train longer or lower the floor deliberately.",
+    "metric",
+    depth=None,
+)
+COVERAGE: Final = _rule(
+    "vocab.sample-coverage",
+    "The draft vocabulary covers the samples' tokens as far as the claimed accuracy needs",
+    "A token outside the draft vocabulary can never be proposed, so the coverage of the target's tokens is a ceiling "
+    "for every accuracy over the full vocabulary.",
+    "Check that the vocab map belongs to this target and tokenizer, and to this data.",
+    "vocab",
+)
+RUNNABLE: Final = _rule(
+    "paths.runnable",
+    "The drafter runs under the contract and under the engine's reading",
+    "A wiring that contradicts the checkpoint (a tensor is missing, a width does not fit) cannot be what training ran, "
+    "or cannot be what the engine runs.",
+    "Correct the wiring in the contract, or export the drafter with the tensors that it needs.",
+    "wiring",
+)
+STATEMENTS: Final = _rule(
+    "contract.unknown-statement",
+    "The contract says enough to run the drafter",
+    "A field that decides the arithmetic is stated as unknown, so neither path can be computed.",
+    "Answer the unknown statements; the reason beside each says where to look.",
+    "contract",
+)
+SAMPLES_THERE: Final = _rule(
+    "samples.there",
+    "There are training samples to verify on",
+    "Without a sample nothing shows that the drafter reproduces its training, or that captured states are the trained ones.",
+    "Give the samples with --samples, or commit them beside the contract.",
+    "alignment",
+)
+SAMPLES_LISTED: Final = _rule(
+    "samples.listed",
+    "The samples are exactly the ones that the contract lists",
+    "A sample that is missing, or one that nobody listed, changes every figure; a verification on a part of the samples "
+    "is no verification.",
+    "Restore the listed files, or list what belongs to the contract.",
+    "alignment",
+)
+SAMPLES_DIGEST: Final = _rule(
+    "samples.digest",
+    "Every sample has its listed digest",
+    "The sample is not the one that the contract was written for.",
+    "Restore the file, or write the contract again from the samples that training used.",
+    "alignment",
+)
+SAMPLES_LAYOUT: Final = _rule(
+    "samples.layout",
+    "Samples store what the contract says they store",
+    "The contract says which states a sample stores, in stored order; picked by a wrong list, right samples feed a "
+    "wrong recipe. The incident's dump was a list of four states of which `[:-1]` was fed.",
+    "Correct training.samples.states, or write the samples again.",
+    "recipe",
+)
+CAPTURE_TARGET: Final = _rule(
+    "capture.target",
+    "The capture was taken from the contract's target",
+    "States of another target (another depth, another tokenizer) say nothing about this drafter.",
+    "Capture from the target that the contract names.",
+    "pairing",
+)
+CAPTURE_DRAFTER: Final = _rule(
+    "capture.drafter",
+    "The capture was taken for this drafter's files",
+    "The engine read another checkpoint than the one that is verified: a stale copy, or another revision.",
+    "Serve the files that the contract lists, and capture again.",
+    "pairing",
+)
+CAPTURE_SAMPLES: Final = _rule(
+    "capture.samples",
+    "The capture holds every sample",
+    "Row-by-row comparison needs the same tokens on both sides; a sample that the capture lacks is not verified.",
+    "Capture with `--samples`, so that every sample's tokens are run.",
+    "alignment",
+)
+CAPTURE_PROMPT: Final = _rule(
+    "capture.prompt",
+    "Every request repeats the tokens of its sample",
+    "The request says that it is a sample, and its tokens are others: the states belong to another prompt, or the "
+    "tokenizer or the template changed.",
+    "Run the sample's own token ids.",
+    "alignment",
+)
+
+RULES: Final = (
+    *STATE_RULES,
+    GOLDEN_LOGITS,
+    GOLDEN_PROOF,
+    PATH_LOGITS,
+    CLAIM,
+    DROP,
+    LENGTH,
+    FLOOR,
+    COVERAGE,
+    RUNNABLE,
+    STATEMENTS,
+    SAMPLES_THERE,
+    SAMPLES_LISTED,
+    SAMPLES_DIGEST,
+    SAMPLES_LAYOUT,
+    CAPTURE_TARGET,
+    CAPTURE_DRAFTER,
+    CAPTURE_SAMPLES,
+    CAPTURE_PROMPT,
+)
