@@ -15,19 +15,23 @@ from eagle3_contract.trainers import tensor_names as names
 from eagle3_contract.trainers.reading import TargetFacts
 from eagle3_contract.trainers.statements import Statements
 
+LARGEST: Final = 1e30
+"""No number of a drafter's config is beyond this; a larger one is a mistake."""
 _Q: Final = names.in_layer(0, "self_attn.q_proj.weight")
 _K: Final = names.in_layer(0, "self_attn.k_proj.weight")
 _KV_A: Final = names.in_layer(0, "self_attn.kv_a_proj_with_mqa.weight")
 
 
 def whole(value: Json) -> int | None:
-    """A whole number from a config, or None."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    """A size from a config (a whole number of at least 1), or None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def number(value: Json) -> float | None:
-    """A number from a config, or None."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """A positive number from a config, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST:
+        return None
+    return float(value)
 
 
 def state_decoder(s: Statements, view: DrafterView, decoder: Mapping[str, Json], target: TargetFacts, *, where: str = "") -> None:

@@ -123,10 +123,12 @@ def _shared_norm(view: DrafterView) -> bool:
 def _rope(s: Statements, view: DrafterView) -> None:
     """config.json is no witness: the export writes a YaRN scaling that training never used. Never answers yarn."""
     declared = declared_rope(view.config)
-    state_table(s, declared)
-    s.config("wiring.rope.theta", declared.theta, declared.theta_key) if declared.theta is not None else s.rule(
-        "wiring.rope.theta", EAGLE_BASE, "eagle/default_config.py: 10000"
-    )
+    if declared.malformed:
+        s.unknown("wiring.rope.theta", declared.malformed)
+    elif declared.theta is not None:
+        s.config("wiring.rope.theta", declared.theta, declared.theta_key)
+    else:
+        s.rule("wiring.rope.theta", EAGLE_BASE, "eagle/default_config.py: 10000")
     injected = declared.type == "yarn" and dict(declared.scaling) == INJECTED_ROPE
     if injected:
         source = "the export writes yarn with factor 32 over 2048 where training used plain rope (config.py:380, hf_spec_export.py:213-218)"
@@ -144,6 +146,7 @@ def _rope(s: Statements, view: DrafterView) -> None:
         )
         s.unknown("wiring.rope.type", reason, likely=declared.type if latent or declared.type != "yarn" else "default")
         s.unknown("wiring.rope.scaling", reason, likely=dict(declared.scaling) if latent or declared.type != "yarn" else {})
+    state_table(s, declared)
 
 
 MODELOPT: Final = ModelOpt()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -99,3 +101,16 @@ def test_a_head_pruned_by_offset_is_caught() -> None:
     assert head_rows(full[d2t], draft, d2t, lookup) is HeadRows.BY_OFFSET
     assert head_rows(torch.randn(5, 16), draft, d2t, lookup) is HeadRows.INDEPENDENT
     assert head_rows(torch.randn(5, 8), draft, d2t, lookup) is HeadRows.INDEPENDENT
+
+
+def test_the_dump_of_the_seed_gives_itself_away(tmp_path: Path) -> None:
+    """A list of [embedding, a, b, c], sliced as the trainer slices it: fc gets the embedding, a and b, and c is no last state."""
+    dumped = load_sample(SAMPLES / "speculators-0.9.0/hidden_states/hs_0.safetensors", allow_pickle=False)
+    ids = dumped.input_ids_T
+    torch.save(
+        {"input_ids": ids, "loss_mask": dumped.loss_mask_T, "hidden_states": [TABLE[ids], *dumped.states_THk]}, tmp_path / "data_0.pt"
+    )
+    sample = load_sample(tmp_path / "data_0.pt", allow_pickle=True)
+    assert [is_embedding(s, ids, rows).answer for s in sample.states_THk] == [Answer.YES, Answer.NO, Answer.NO]
+    assert sample.last_TG is not None
+    assert torch.equal(sample.last_TG, dumped.states_THk[2])

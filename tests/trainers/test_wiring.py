@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from contract.errors import UserError
+from eagle3_contract.model.spec import Contract
 from eagle3_contract.model.view import DrafterView
 from eagle3_contract.model.wiring import Feedback, LaterLayerNorm, NormBeforeFc, Owner, Wiring
 from eagle3_contract.trainers.base import choose, installed
@@ -266,3 +268,27 @@ def test_a_trainer_that_is_not_installed_is_refused() -> None:
     with pytest.raises(UserError) as refused:
         choose(peer(EAGLE), "medusa")
     assert refused.value.rule == "trainers.unknown-trainer"
+
+
+def _paths(struct: Any, prefix: str = "") -> set[str]:
+    found = set()
+    for field in msgspec.structs.fields(struct):
+        inner = field.type.__origin__ if hasattr(field.type, "__metadata__") else field.type
+        if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
+            found |= _paths(inner, f"{prefix}{field.name}.")
+        else:
+            found.add(f"{prefix}{field.name}")
+    return found
+
+
+@pytest.mark.parametrize("name", [SPECULATORS, MODELOPT, ANGELSLIM, EAGLE])
+def test_every_statement_is_one_of_the_contract_and_none_about_the_arithmetic_is_missing(name: str) -> None:
+    stated, contract = set(read(peer(name)).facts) - {"states"}, _paths(Contract)
+    assert stated <= contract, stated - contract
+    due = {path for path in contract if path.startswith(("wiring.", "alignment."))} | {"vocab.map", "vocab.present", BOUNDARIES}
+    assert due <= stated, due - stated
+
+
+def test_the_generic_adapter_states_the_same() -> None:
+    unknown = with_config(from_headers(SPECFORGE), architectures=["MyDrafter"])
+    assert set(read(unknown).facts) == set(read(from_headers(SPECFORGE)).facts)
