@@ -205,7 +205,7 @@ def _open_folder(path: Path, limits: Limits, known: Collection[str], allow_pickl
     index = None
     if any(f.name == INDEX_FILE for f in files):
         with reader.recording(), _open_in(path, INDEX_FILE) as opened:
-            index = read_index(opened, limits=limits)
+            index = read_index(opened, limits=limits, files=weights)
     main = list(index.shards) if index else [SINGLE_FILE] if SINGLE_FILE in weights else weights
     refused = {f.name for f in files if not f.usable}
     with reader.recording():
