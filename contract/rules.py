@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from contract.errors import InternalError
+from contract.files.bundle_rules import RULES as BUNDLE_RULES
 from contract.files.rules import RULES as FILE_RULES
 from contract.findings import Rule, Severity
 from contract.kinds import load_kinds
@@ -76,7 +77,7 @@ TOOL_RULES: Final[tuple[Rule, ...]] = (
 
 def core_rules() -> tuple[Rule, ...]:
     """The rules of the core."""
-    return (*SOURCE_RULES, *STRUCT_RULES, *FILE_RULES.values(), *TOOL_RULES)
+    return (*SOURCE_RULES, *STRUCT_RULES, *FILE_RULES.values(), *BUNDLE_RULES.values(), *TOOL_RULES)
 
 
 def all_rules() -> Sequence[Rule]:
