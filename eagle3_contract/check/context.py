@@ -6,7 +6,7 @@ A rule never opens a file: the context holds what was read, and why something co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -71,13 +71,13 @@ class TargetFacts:
     """What ``--target`` told. ``source`` is the path, as messages call it; None means that the config does not say."""
 
     source: str
+    config: Mapping[str, Json]
     model_type: str | None
     layers: int | None
     hidden_size: int | None
     vocab_size: int | None
     tokenizer_sha256: str | None = None
     embedding_rows: int | None = None
-    tensors: frozenset[str] = field(default_factory=frozenset)
 
 
 @dataclass(frozen=True, kw_only=True)

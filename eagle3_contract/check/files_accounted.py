@@ -33,7 +33,16 @@ CONFIG: Final = Rule(
     why="Every engine sizes its modules from it.",
     remedy="Put the trainer's config.json beside the weights.",
 )
-RULES: Final = (UNLISTED, MISSING, CONFIG)
+NOT_OBJECT: Final = Rule(
+    id="drafter.config-not-object",
+    title="The drafter's config.json is a JSON object",
+    severity=Severity.ERROR,
+    dimension="keys",
+    why="A list, a string or null has no keys; engines stop or run with defaults.",
+    remedy="Put the trainer's config.json beside the weights.",
+)
+"""Under this rule ``open_drafter`` refuses the file."""
+RULES: Final = (UNLISTED, MISSING, CONFIG, NOT_OBJECT)
 
 
 def check_files(ctx: CheckContext) -> Iterator[Check]:

@@ -14,6 +14,7 @@ from contract.findings import Check, Json, Where, check_from_error
 from contract.jsonio import load_json
 from contract.limits import DEFAULT_LIMITS, MIB, Limits
 from eagle3_contract.check.context import DrafterView, StoredTensor
+from eagle3_contract.check.files_accounted import NOT_OBJECT
 from eagle3_contract.drafter.names import D2T, T2D, canonical_name
 
 if TYPE_CHECKING:
@@ -44,9 +45,10 @@ SAMPLE_BYTES: Final = 4 * MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedDrafter:
-    """The view, and a check for everything that was wrong with the files themselves."""
+    """The view, the checkpoint behind it, and a check for everything that was wrong with the files themselves."""
 
     view: DrafterView
+    checkpoint: Checkpoint
     problems: tuple[Check, ...]
 
 
@@ -93,7 +95,7 @@ def open_drafter(
         sample=lambda tensor: _sample(refs[tensor.file, tensor.name]),
         digest=lambda name: f"sha256:{checkpoint.sha256(name)}",
     )
-    return OpenedDrafter(view=view, problems=(*problems, *rejected))
+    return OpenedDrafter(view=view, checkpoint=checkpoint, problems=(*problems, *rejected))
 
 
 def torch_name(dtype: str) -> str:
@@ -119,8 +121,8 @@ def _config(checkpoint: Checkpoint, limits: Limits) -> tuple[Mapping[str, Json] 
         if not isinstance(config, dict):
             raise InputRejected(
                 f"config.json holds {type(config).__name__}, not an object",
-                rule="drafter.config-not-object",
-                fix="Put the trainer's config.json beside the weights.",
+                rule=NOT_OBJECT.id,
+                fix=NOT_OBJECT.remedy,
                 where=Where(file=name),
             )
     except UserError as error:

@@ -13,6 +13,7 @@ from contract.findings import Where
 from contract.jsonio import load_json_file
 from contract.limits import DEFAULT_LIMITS, Limits
 from eagle3_contract.check.context import TargetFacts
+from eagle3_contract.check.target import NOT_OBJECT
 from eagle3_contract.drafter.names import TARGET_EMBEDDING_NAMES
 
 TEXT_PARTS: Final = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -32,14 +33,15 @@ def read_target(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> TargetF
     if not isinstance(config, dict):
         raise InputRejected(
             f"{file} holds {type(config).__name__}, not an object",
-            rule="target.config-not-object",
-            fix="Point --target to the target's folder or its config.json.",
+            rule=NOT_OBJECT.id,
+            fix=NOT_OBJECT.remedy,
             where=Where(file=str(file)),
         )
     text = text_part(config)
     names = {f.name for f in folder.iterdir()} if folder else set()
     return TargetFacts(
         source=str(path),
+        config=config,
         model_type=_string(config.get("model_type")),
         layers=_size(text.get("num_hidden_layers")),
         hidden_size=_size(text.get("hidden_size")),

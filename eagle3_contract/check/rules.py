@@ -14,6 +14,7 @@ from eagle3_contract.check import (
     flags,
     kind_of_drafter,
     owners,
+    reading,
     recipe,
     rope,
     statements,
@@ -43,6 +44,7 @@ MODULES = (
     weights,
     target,
     statements,
+    reading,
 )
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from contract.errors import UserError
 from contract.findings import Check, Json, check_from_error
 from contract.limits import DEFAULT_LIMITS, Limits
 from contract.reporting import Report
+from contract.requests import CheckRequest
 from contract.structs import SpecInvalid
 from eagle3_contract.check.config_numerics import check_config_numerics
 from eagle3_contract.check.config_sizes import check_config_sizes
@@ -19,7 +21,7 @@ from eagle3_contract.check.dtypes import check_dtypes
 from eagle3_contract.check.files_accounted import check_files
 from eagle3_contract.check.flags import check_flags
 from eagle3_contract.check.kind_of_drafter import check_kind
-from eagle3_contract.check.open_drafter import open_drafter
+from eagle3_contract.check.open_drafter import OpenedDrafter, open_drafter
 from eagle3_contract.check.open_target import read_target
 from eagle3_contract.check.owners import check_owners
 from eagle3_contract.check.recipe import check_recipe
@@ -58,16 +60,39 @@ ALL: Final[tuple[RuleSet, ...]] = (
 )
 
 
+def check(request: CheckRequest) -> Report:
+    """The body of ``contract check``. Never raises a ``UserError``: what was unusable is in the report (exit 2)."""
+    return check_spec(
+        request.spec,
+        target=request.target,
+        integrity=Integrity[request.integrity.upper()],
+        engines=request.engines,
+    )
+
+
 def check_spec(
     spec: str | Path,
     *,
     target: str | Path | None = None,
     integrity: Integrity = Integrity.HEADERS,
+    engines: Sequence[str] = (),
+    flags: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     allow_pickle: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Report:
-    """Every static check of one contract. Never raises a ``UserError``: what was unusable is in the report (exit 2)."""
-    subject: dict[str, Json] = {"spec": str(spec), "target": None if target is None else str(target), "integrity": integrity.name.lower()}
+    """Every static check of one contract, and of the named engines' readings.
+
+    Args:
+        flags: serving flags by engine reference, as the engine's Python API names them.
+
+    Never raises a ``UserError``: what was unusable is in the report.
+    """
+    subject: dict[str, Json] = {
+        "spec": str(spec),
+        "target": None if target is None else str(target),
+        "engines": list(engines),
+        "integrity": integrity.name.lower(),
+    }
     try:
         loaded = load_contract(spec, limits=limits)
     except SpecInvalid as error:
@@ -75,8 +100,8 @@ def check_spec(
     except UserError as error:
         return Report(command="check", subject=subject, checks=[check_from_error(error, dimension="contract")])
     subject["drafter"] = str(loaded.drafter_folder)
-    checks = list(check_loaded(loaded, target=target, integrity=integrity, allow_pickle=allow_pickle, limits=limits))
-    return Report(command="check", subject=subject, checks=checks)
+    found = check_loaded(loaded, target=target, integrity=integrity, engines=engines, flags=flags, allow_pickle=allow_pickle, limits=limits)
+    return Report(command="check", subject=subject, checks=list(found))
 
 
 def check_loaded(
@@ -84,6 +109,8 @@ def check_loaded(
     *,
     target: str | Path | None = None,
     integrity: Integrity = Integrity.HEADERS,
+    engines: Sequence[str] = (),
+    flags: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     allow_pickle: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[Check]:
@@ -95,27 +122,29 @@ def check_loaded(
         except UserError as error:
             yield check_from_error(error, dimension="pairing")
     beside = _beside(loaded)
-    rules = ALL
+    opened: OpenedDrafter | None = None
     try:
         opened = open_drafter(
             loaded.drafter_folder, loaded.contract.drafter.files, other_files=beside, allow_pickle=allow_pickle, limits=limits
         )
-        view = opened.view
         yield from opened.problems
     except UserError as error:
         yield check_from_error(error)
-        view = DrafterView(folder=str(loaded.drafter_folder), config=None, tensors=(), files=frozenset(), complete=False)
-        rules = WITHOUT_DRAFTER
+    missing = DrafterView(folder=str(loaded.drafter_folder), config=None, tensors=(), files=frozenset(), complete=False)
     context = CheckContext(
         contract=loaded.contract,
         document=loaded.document,
-        drafter=view,
+        drafter=missing if opened is None else opened.view,
         target=facts,
         integrity=integrity,
         accounted_for=beside,
     )
-    for rule_set in rules:
+    for rule_set in WITHOUT_DRAFTER if opened is None else ALL:
         yield from rule_set(context)
+    if engines and opened is not None:
+        from eagle3_contract.check.engines import check_engines  # the profiles are needed only here
+
+        yield from check_engines(context, opened.checkpoint, engines, flags)
 
 
 def _beside(loaded: LoadedContract) -> frozenset[str]:

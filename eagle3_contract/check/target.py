@@ -47,7 +47,15 @@ NAME: Final = Rule(
     "(thoughtworks/Qwen3-Coder-Next-Eagle3).",
     remedy="Check which target training used.",
 )
-RULES: Final = (MODEL_TYPE, LAYERS, HIDDEN, VOCAB, TOKENIZER, NAME)
+NOT_OBJECT: Final = _rule(
+    "config-not-object",
+    "The target's config.json is a JSON object",
+    "pairing",
+    "Without its keys nothing of the target can be compared.",
+    "Point --target to the target's folder or its config.json.",
+)
+"""Under this rule ``open_target`` refuses the file."""
+RULES: Final = (MODEL_TYPE, LAYERS, HIDDEN, VOCAB, TOKENIZER, NAME, NOT_OBJECT)
 
 
 def check_target(ctx: CheckContext) -> Iterator[Check]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,9 @@ class Case:
         exit: 1 for a violation, 2 for an unusable input, 3 for a required unknown, 0 for a warning.
         warns: the rule only ever warns.
         says: words that the message must hold.
-        target: writes a target beside the drafter, for both twins; its path is given to the check.
+        target: writes a target beside the drafter, for both twins; its path is given to the check. ``broken_target`` for the fault only.
+        engines: read by the check, for both twins; ``broken_engines`` for the fault only.
+        flags: serving flags by engine.
     """
 
     name: str
@@ -38,6 +40,10 @@ class Case:
     says: tuple[str, ...] = ()
     integrity: Integrity = Integrity.HEADERS
     target: Callable[[Path], Path] | None = None
+    engines: tuple[str, ...] = ()
+    broken_target: Callable[[Path], Path] | None = None
+    broken_engines: tuple[str, ...] = ()
+    flags: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.name

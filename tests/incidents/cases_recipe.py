@@ -97,6 +97,13 @@ def target_folder(folder: Path) -> Path:
     return folder
 
 
+def list_as_config(folder: Path) -> Path:
+    """A config.json that is no object."""
+    folder.mkdir()
+    (folder / "config.json").write_text("[1]")
+    return folder
+
+
 def with_tokenizer() -> Pair:
     made = pair()
     made.contract["target"]["tokenizer_sha256"] = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
@@ -232,4 +239,5 @@ CASES = (
         change=setting("contract.target.id", "example/other"),
         exit=0,
     ),
+    Case(name="target-config-is-a-list", rule="target.config-not-object", target=target(), broken_target=list_as_config, exit=2),
 )

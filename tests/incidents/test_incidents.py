@@ -13,9 +13,10 @@ from eagle3_contract.check.run import check_spec
 from incidents.case import Case
 from incidents.cases_config import CASES as CONFIG
 from incidents.cases_files import CASES as FILES
+from incidents.cases_reading import CASES as READING
 from incidents.cases_recipe import CASES as RECIPE
 
-CASES: tuple[Case, ...] = (*FILES, *RECIPE, *CONFIG)
+CASES: tuple[Case, ...] = (*FILES, *RECIPE, *CONFIG, *READING)
 
 
 def run(case: Case, folder: Path, *, broken: bool) -> Report:
@@ -25,8 +26,10 @@ def run(case: Case, folder: Path, *, broken: bool) -> Report:
     spec = pair.write(folder / "drafter")
     if broken:
         case.after(folder / "drafter")
-    target = None if case.target is None else case.target(folder / "target")
-    return check_spec(spec, target=target, integrity=case.integrity)
+    make = case.broken_target if broken and case.broken_target is not None else case.target
+    target = None if make is None else make(folder / "target")
+    engines = (*case.engines, *(case.broken_engines if broken else ()))
+    return check_spec(spec, target=target, integrity=case.integrity, engines=engines, flags=case.flags)
 
 
 def spoken(report: Report, rule: str) -> list[Check]:

@@ -1,0 +1,175 @@
+"""An engine's reading of the drafter against the contract: what it will use, where that comes from, and whether training did the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from contract.findings import Check, Json, Where
+from eagle3_contract.check.compare import said, same
+from eagle3_contract.check.context import CheckContext
+from eagle3_contract.check.needed import needed
+from eagle3_contract.check.reading_fields import COMPARED, Compared, reading_rule
+from eagle3_contract.drafter.names import EMBEDDING, HEAD
+from eagle3_contract.model.names import canonical
+from eagle3_contract.readings.reading import EngineReading, Field, Outcome
+from eagle3_contract.readings.rules import Fate, Origin
+
+OUTCOME: Final = reading_rule(
+    "outcome",
+    "The engine loads the drafter and answers the first request",
+    "engine",
+    "An engine that stops at load is loud; one that stops at the first request has passed its health check.",
+    "See the error; the source names the place in the engine.",
+)
+TENSORS: Final = reading_rule(
+    "tensors",
+    "The engine uses every tensor that training used, whole",
+    "weights",
+    "Engines drop, cut, pad and shadow tensors without a word, and run missing ones from uninitialised memory, ones or a random init.",
+    "Export the checkpoint in the names and shapes of this engine (`contract export`).",
+)
+SERVE: Final = reading_rule(
+    "serve",
+    "The serving flags give the steps, topk and draft tokens of the contract",
+    "flags",
+    "SGLang overwrites num_draft_tokens by steps + 1 at topk 1 with one warning line; --speculative-num-steps 1 limited 16 draft tokens to "
+    "2 in the incident that this project was born from.",
+    "Give the flags that the contract's serving section says.",
+)
+RULES: Final = tuple(dict.fromkeys([OUTCOME, *(c.rule for c in COMPARED), TENSORS, SERVE]))
+
+
+def check_reading(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:
+    """Every field of one engine's reading (one version, one runner)."""
+    yield _outcome(reading)
+    for compared in COMPARED:
+        if compared.applies(ctx):
+            check = _compare(ctx, reading, compared)
+            if check is not None:
+                yield check
+    if reading.outcome is not Outcome.ERROR_AT_LOAD:
+        yield from _tensors(ctx, reading)
+    yield from _serve(ctx, reading)
+
+
+def _outcome(reading: EngineReading) -> Check:
+    if reading.outcome is Outcome.OK:
+        return OUTCOME.passed(f"{reading.reader} loads and runs it")
+    when = "does not load it" if reading.outcome is Outcome.ERROR_AT_LOAD else "stops at the first request"
+    return OUTCOME.failed(
+        f"{reading.reader} {when}: {reading.error}",
+        expected=Outcome.OK.value,
+        actual=reading.outcome.value,
+        evidence={"engine": reading.reader, "source": reading.error_source},
+    )
+
+
+def _origin(field: Field) -> str:
+    """Where a value came from, as a clause."""
+    if field.origin is Origin.KEY:
+        return f"from {field.key}"
+    if field.origin is Origin.FLAG:
+        return f"from the flag {field.key}"
+    if field.origin is Origin.TARGET:
+        return "from the target"
+    if field.origin is Origin.DEFAULT:
+        return f"by default, for it found none of {', '.join(field.looked_for)}" if field.looked_for else "by default"
+    return "always" if field.origin is Origin.HARD_CODED else "unknown"
+
+
+def _compare(ctx: CheckContext, reading: EngineReading, compared: Compared) -> Check | None:
+    field = next((f for f in reading.fields if f.field == compared.field), None)
+    if field is None:
+        return None
+    rule, name, stated = compared.rule, ".".join(compared.path), compared.stated(ctx)
+    evidence: dict[str, Json] = {
+        "engine": reading.reader,
+        "field": field.field,
+        "origin": field.origin.value,
+        "key": field.key,
+        "looked_for": list(field.looked_for),
+        "rule": field.rule,
+        "source": field.source,
+    }
+    where = ctx.config_place(field.key) if field.origin is Origin.KEY and field.key else ctx.place(*compared.path)
+    if not field.known:
+        return rule.undecided(
+            f"what {reading.reader} uses for {field.field} is not known: {field.rule}",
+            required=compared.required and reading.outcome is Outcome.OK,
+            where=where,
+            fix="Give --target, or the serving flags with --serve-args.",
+            evidence=evidence,
+        )
+    uses = f"{reading.reader} uses {field.field} {said(field.value)} {_origin(field)}"
+    if not stated.known:
+        return rule.undecided(
+            f"{uses}; the contract does not say {name}: {stated.reason}", where=ctx.place(*compared.path), evidence=evidence
+        )
+    if compared.equal(ctx, stated.value, field.value):
+        return rule.passed(f"{uses}, as training did", expected=stated.value, actual=field.value, evidence=evidence)
+    because = f" ({field.rule})" if field.rule else ""
+    return rule.failed(
+        f"{uses}{because}; training: {name} {said(stated.value)}",
+        expected=stated.value,
+        actual=field.value,
+        where=where,
+        evidence=evidence,
+    )
+
+
+_HARMLESS: Final = (Fate.LOADED, Fate.CAST, Fate.REPLACED_BY_TARGET, Fate.SHARED_FROM_TARGET)
+"""Fates that leave a tensor whole, or that the fields ``embedding.used`` and ``lm_head.used`` speak of."""
+
+_ABSENT: Final = (Fate.MISSING_UNINITIALISED, Fate.MISSING_RANDOM, Fate.MISSING_ONES, Fate.MISSING_ZEROS)
+
+
+def _tensors(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:
+    clean, wanted = True, needed(ctx).shapes
+    for tensor in reading.tensors:
+        name = canonical(tensor.name)
+        spec = ctx.contract.tensors.get(name)
+        if tensor.fate in _ABSENT and name not in wanted and (spec is None or not spec.stored):
+            continue  # a parameter that this engine builds and training did not have
+        unused = spec is not None and ctx.value("tensors", name, "used") in ("not_used", "target", "tied_to_target")
+        table = name in (EMBEDDING, HEAD) and tensor.fate is Fate.PADDED
+        if tensor.fate in _HARMLESS or table or (unused and tensor.fate in (Fate.DROPPED, Fate.SHADOWED)):
+            continue
+        clean = False
+        sizes = f" ({list(tensor.shape)} for {list(tensor.expected)})" if tensor.shape and tensor.expected else ""
+        yield TENSORS.failed(
+            f"{reading.reader}: {tensor.name} is {tensor.fate.value.replace('_', ', ')}{sizes}",
+            expected=Fate.LOADED.value,
+            actual=tensor.fate.value,
+            where=Where(file=tensor.file, tensor=tensor.name),
+            evidence={"engine": reading.reader, "parameter": tensor.parameter},
+        )
+    if clean and reading.tensors:
+        yield TENSORS.passed(f"{reading.reader} uses every tensor that training used")
+
+
+def _serve(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:
+    if not reading.asked:
+        yield SERVE.skipped(f"no serving flags were given for {reading.reader}")
+        return
+    known = {f.field.removeprefix("serve."): f for f in reading.effective}
+    pairs = (("steps", "steps"), ("topk", "topk"), ("draft_tokens", "draft_tokens")) if "steps" in known else (("draft_tokens", "steps"),)
+    for name, stated_as in pairs:
+        field, stated = known.get(name), ctx.stated("serving", stated_as)
+        if field is None:
+            continue
+        where, because = ctx.place("serving", stated_as), f" ({field.rule})" if field.rule else ""
+        if not field.known or not stated.known:
+            yield SERVE.undecided(
+                f"{reading.reader}: {name} cannot be compared: {field.rule or stated.reason}", required=False, where=where
+            )
+        elif same(field.value, stated.value):
+            yield SERVE.passed(f"{reading.reader} serves with {name} {said(field.value)}", expected=stated.value, actual=field.value)
+        else:
+            yield SERVE.failed(
+                f"{reading.reader} serves with {name} {said(field.value)} {_origin(field)}{because}; the contract "
+                f"says {stated_as} {said(stated.value)}",
+                expected=stated.value,
+                actual=field.value,
+                where=where,
+            )
