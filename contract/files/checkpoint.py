@@ -21,7 +21,6 @@ from contract.files.index_check import agrees, check_index
 from contract.files.inventory import FileInfo, FileKind, file_kind, list_folder
 from contract.files.names import case_collisions, lookalikes, shown
 from contract.files.paths import Folder, OpenedFile, open_path
-from contract.files.pickled import load_pickled
 from contract.files.rules import Problem, problem, problem_from_error, rejected
 from contract.files.safetensors_header import read_opened_header
 from contract.files.tensors import HashingScan, Shard, TensorRef, TensorTable
@@ -270,6 +269,8 @@ def _without_safetensors(path: Path, files: tuple[FileInfo, ...], reader: _Reade
 
 
 def _pickled(path: Path, file: Path, files: tuple[FileInfo, ...], reader: _Reader, allow_pickle: bool) -> Checkpoint:
+    from contract.files.pickled import load_pickled  # needed here only, and it takes a tenth of the start
+
     with reader.recording():
         tree = load_pickled(file, allow_pickle=allow_pickle, limits=reader.limits)
         if not isinstance(tree, dict) or not all(isinstance(k, str) for k in tree):
