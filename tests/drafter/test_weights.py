@@ -189,5 +189,8 @@ def test_a_checkpoint_on_disk_gives_what_memory_gives(tmp_path: Path) -> None:
     got = teacher_forced(Drafter(SMALL, source), inputs.ids, inputs.states)
     for a, b in zip(got.logits_steps, run(SMALL, inputs).logits_steps, strict=True):
         assert torch.equal(a.nan_to_num(), b.nan_to_num())
+    with torch.device("meta"):
+        assert torch.equal(source.tensor("norm.weight"), tensors["norm.weight"])
+        assert torch.equal(source.rows("embed_tokens.weight", torch.tensor([2], device="cpu")), tensors["embed_tokens.weight"][2:3])
     assert source.label == str(tmp_path)
     assert source.shape("midlayer.mlp.up_proj.weight") == (24, 16)

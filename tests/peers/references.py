@@ -37,7 +37,8 @@ PLAIN = Wiring(
 
 @dataclass(frozen=True)
 class Reference:
-    """``expected_steps[s]`` [T-1, DV], NaN on rows that the reference does not define."""
+    """``expected_steps[s]`` [T-1, DV] and ``layer_out_steps[s]`` [T-1, H] (where saved), NaN on rows that the reference does not
+    define."""
 
     name: str
     wiring: Wiring
@@ -48,6 +49,7 @@ class Reference:
     position_ids: Tensor | None = None
     document_ids: Tensor | None = None
     layer_input_steps: list[Tensor] | None = None
+    layer_out_steps: tuple[Tensor, ...] = ()
 
 
 def target_source() -> MemorySource:
@@ -118,22 +120,37 @@ def speculators_default() -> Reference:
 
 
 def _one_sequence(
-    name: str, wiring: Wiring, tensors: dict[str, Tensor], ids: Tensor, states: Tensor, logits: list[Tensor], roll: int = 0
+    name: str,
+    wiring: Wiring,
+    tensors: dict[str, Tensor],
+    ids: Tensor,
+    states: Tensor,
+    saved: dict[str, Tensor],
+    outs: str = "",
+    roll: int = 0,
 ) -> Reference:
-    """``roll``: at step s the reference's row j is our row j - s * roll."""
+    """``saved`` holds this sequence's rows only, ``outs`` is the saved name of the layer's output. At step s the reference's row j is
+    our row j - s * roll."""
     tokens = ids.shape[0]
-    expected = [_alive(value[roll * s :], tokens - 1 - s) for s, value in enumerate(logits)]
-    expected = [torch.cat([e, e.new_full((tokens, e.shape[1]), float("nan"))])[: tokens - 1] for e in expected]
-    return Reference(name, wiring, tensors, ids, states, expected)
+
+    def steps(prefix: str) -> list[Tensor]:
+        found = [saved[f"{prefix}_step{s}"] for s in range(STEPS) if f"{prefix}_step{s}" in saved]
+        rows = [_alive(value[roll * s :], tokens - 1 - s) for s, value in enumerate(found)]
+        return [torch.cat([e, e.new_full((tokens, e.shape[1]), float("nan"))])[: tokens - 1] for e in rows]
+
+    return Reference(name, wiring, tensors, ids, states, steps("logits"), layer_out_steps=tuple(steps(outs)))
+
+
+def _row(tensors: dict[str, Tensor], row: int) -> dict[str, Tensor]:
+    return {name: value[row] for name, value in tensors.items()}
 
 
 def _specforge(name: str, wiring: Wiring, row: int) -> Reference:
     folder = DATA / "specforge-0.2.0" / name
-    r = load_file(folder / "reference.safetensors")
+    r = _row(load_file(folder / "reference.safetensors"), row)
     tensors = torch.load(folder / "run-step1" / "training_state.pt", weights_only=True)["draft_state_dict"]
-    ids = torch.cat([torch.zeros(1, dtype=torch.int64), r["in.input_ids"][row, :-1]])
-    logits = [r[f"logits_step{s}"][row] for s in range(STEPS)]
-    return _one_sequence(f"SpecForge {name} row {row}", wiring, tensors, ids, r["in.hidden_state"][row], logits)
+    ids = torch.cat([torch.zeros(1, dtype=torch.int64), r["in.input_ids"][:-1]])
+    return _one_sequence(f"SpecForge {name} row {row}", wiring, tensors, ids, r["in.hidden_state"], r, "midlayer_out_hidden")
 
 
 def _eagle_tensors() -> dict[str, Tensor]:
@@ -141,34 +158,31 @@ def _eagle_tensors() -> dict[str, Tensor]:
 
 
 def _eagle_train(row: int) -> Reference:
-    r = load_file(DATA / "eagle-official" / "ref_train.safetensors")
-    logits = [r[f"logits_step{s}"][row] for s in range(STEPS)]
-    return _one_sequence(
-        f"EAGLE training row {row}", PLAIN, _eagle_tensors(), r["in.input_ids_raw"][row], r["aux_hidden_states"][row], logits
-    )
+    r = _row(load_file(DATA / "eagle-official" / "ref_train.safetensors"), row)
+    ids, states = r["in.input_ids_raw"], r["aux_hidden_states"]
+    return _one_sequence(f"EAGLE training row {row}", PLAIN, _eagle_tensors(), ids, states, r, "midlayer_out_hidden")
 
 
 def eagle_infer() -> Reference:
-    r = load_file(DATA / "eagle-official" / "ref_infer.safetensors")
-    ids = torch.cat([torch.zeros(1, dtype=torch.int64), r["input_ids"][0, :-1]])
-    return _one_sequence("EAGLE inference", PLAIN, _eagle_tensors(), ids, r["aux"][0], [r["logits"][0]])
+    r = _row(load_file(DATA / "eagle-official" / "ref_infer.safetensors"), 0)
+    ids = torch.cat([torch.zeros(1, dtype=torch.int64), r["input_ids"][:-1]])
+    saved = {"logits_step0": r["logits"], "hidden_out_step0": r["hidden_out"]}
+    return _one_sequence("EAGLE inference", PLAIN, _eagle_tensors(), ids, r["aux"], saved, "hidden_out")
 
 
 def modelopt() -> Reference:
     folder = DATA / "modelopt-0.47.0"
-    r = load_file(folder / "ref_offline.safetensors")
+    r = _row(load_file(folder / "ref_offline.safetensors"), 0)
     tensors = load_file(folder / "export_offline" / "model.safetensors")
-    logits = [r[f"logits_step{s}"][0] for s in range(STEPS)]
     wiring = replace(PLAIN, double_norm=True)
-    return _one_sequence("ModelOpt", wiring, tensors, r["in.input_ids"][0], r["in.aux_hidden_states"][0], logits, roll=1)
+    return _one_sequence("ModelOpt", wiring, tensors, r["in.input_ids"], r["in.aux_hidden_states"], r, "eagle_out_prenorm", roll=1)
 
 
 def angelslim() -> Reference:
-    r = load_file(DATA / "angelslim-0.5.0" / "ref.safetensors")
+    r = _row(load_file(DATA / "angelslim-0.5.0" / "ref.safetensors"), 0)
     tensors = load_file(DATA / "angelslim-0.5.0" / "ckpt_full" / "model.safetensors")
-    logits = [r[f"logits_step{s}"][0] for s in range(STEPS)]
     wiring = replace(PLAIN, embedding=Owner.OWN)
-    return _one_sequence("AngelSlim", wiring, tensors, r["in.input_ids"][0], r["in.hidden_states"][0], logits)
+    return _one_sequence("AngelSlim", wiring, tensors, r["in.input_ids"], r["in.hidden_states"], r, "midlayer_out_hidden")
 
 
 REFERENCES: dict[str, Callable[[], Reference]] = {

@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from contract.files.checkpoint import Checkpoint
+from eagle3_contract.drafter.checkpoint_source import CheckpointSource
 from eagle3_contract.drafter.drafter import Drafter
 from eagle3_contract.drafter.forward import teacher_forced
 from eagle3_contract.drafter.incremental import IncrementalDrafter
@@ -15,7 +17,7 @@ from eagle3_contract.drafter.taps import Recorder
 from eagle3_contract.drafter.weights import MemorySource
 from eagle3_contract.model.wiring import Rollout, Wiring
 
-from .references import REFERENCES, Reference, speculators_classic, speculators_default, target_source
+from .references import DATA, REFERENCES, Reference, speculators_classic, speculators_default, target_source
 from .switches import SWITCHES, invented
 
 TOLERANCE = 1e-5
@@ -123,3 +125,42 @@ def test_cached_drafting_reproduces_the_reference_where_it_is_fed_the_same_token
         drafted = request.draft(3, fed_tokens=r.input_ids[t + 2 : t + 4])
         for step, expected in enumerate(r.expected_steps):
             assert float((drafted.logits[step] - expected[t]).abs().max()) <= _bound(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("speculators-default", "speculators-0.9.0/default_0.9.0"),
+        ("eagle-train-0", "eagle-official/ckpt"),
+        ("modelopt", "modelopt-0.47.0/export_offline"),
+        ("angelslim", "angelslim-0.5.0/ckpt_full"),
+    ],
+)
+def test_checkpoint_as_the_trainer_wrote_it_reproduces_the_reference(name: str, folder: str) -> None:
+    """Through the project's own readers: headers, rows, the pickle-based file of EAGLE; the embedding from a shard of the target."""
+    r = _reference(name)
+    source = CheckpointSource(Checkpoint.open(DATA / folder, known=("reference.safetensors",), allow_pickle=True))
+    target = CheckpointSource(Checkpoint.open(DATA / "target_tiny" / "model-00001-of-00008.safetensors"))
+    out = teacher_forced(
+        Drafter(r.wiring, source, target_source=target),
+        r.input_ids,
+        r.hidden_states,
+        position_ids_T=r.position_ids,
+        document_ids_T=r.document_ids,
+    )
+    for got, expected in zip(out.logits_steps, r.expected_steps, strict=True):
+        live = ~expected.isnan()
+        assert float((got - expected)[live].abs().max()) <= _bound(expected)
+
+
+@pytest.mark.parametrize("name", [n for n in REFERENCES if not n.startswith("speculators")])
+def test_taps_name_the_layer_output_that_the_trainer_saved(name: str) -> None:
+    r = _reference(name)
+    taps = Recorder()
+    drafter = Drafter(r.wiring, MemorySource(r.tensors), target_source=target_source())
+    teacher_forced(drafter, r.input_ids, r.hidden_states, taps=taps)
+    assert len(r.layer_out_steps) == len(r.expected_steps)
+    for step, expected in enumerate(r.layer_out_steps):
+        got = taps.spread(step, "layers.0.out", expected.shape[0])
+        assert torch.equal(got.isnan(), expected.isnan())
+        assert float((got - expected).nan_to_num().abs().max()) <= _bound(expected)
