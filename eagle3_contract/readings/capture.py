@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from eagle3_contract.model.states import FINAL_NORM, State
-from eagle3_contract.readings.conditions import MISSING, UNKNOWN, resolve
+from eagle3_contract.model.states import FINAL_NORM
+from eagle3_contract.model.states import State as Captured
+from eagle3_contract.readings.conditions import UNKNOWN, resolve
 from eagle3_contract.readings.reading import BOUNDARIES, Field
 from eagle3_contract.readings.rules import BadIds, Beyond, Capture, Family, IdTest, Order, Origin, Phase, Shift
 from eagle3_contract.readings.scope import Fault, State, unknown_field
@@ -62,7 +62,9 @@ def _without_family(capture: Capture, state: State, ids: Field) -> Field:
         layers = state.symbol("N")
         if isinstance(layers, int):
             values = [resolve("=" + b, state) for b in families[0].default]
-            return Field(BOUNDARIES, values, True, Origin.DEFAULT, None, ids.looked_for, "default of every known target class", families[0].source)
+            return Field(
+                BOUNDARIES, values, True, Origin.DEFAULT, None, ids.looked_for, "default of every known target class", families[0].source
+            )
     return unknown_field(BOUNDARIES, reason, ids.source, ids.looked_for)
 
 
@@ -82,13 +84,13 @@ def _captured(capture: Capture, state: State, family: Family, ids: Field) -> Fie
         last = resolve("=" + family.last, state)
         wanted = [layers if b == last else last if b == layers else b for b in wanted]
     reachable = [b for b in range(highest + 1) if b in wanted]
-    order: list[State] = list(reachable) if capture.order is Order.ASCENDING else [int(b) for b in wanted if b in reachable]
+    order: list[Captured] = list(reachable) if capture.order is Order.ASCENDING else [int(b) for b in wanted if b in reachable]
     if family.final_norm_id is not None and isinstance(ids.value, list) and family.final_norm_id in ids.value:
         order = [FINAL_NORM, *order] if family.final_norm_first else [*order, FINAL_NORM]
-        wanted = [b for b in wanted if b in reachable]
     _check(capture, state, family, wanted, order)
-    origin = ids.origin if ids.value else Origin.DEFAULT
-    key = ids.key if ids.value else None
+    explicit = found.startswith("boundary")
+    origin = ids.origin if explicit or ids.origin is Origin.HARD_CODED else Origin.DEFAULT
+    key = ids.key if explicit else None
     return Field(BOUNDARIES, order, True, origin, key, ids.looked_for, _words(family, found, wanted, order), family.source)
 
 
@@ -96,17 +98,18 @@ def _wanted(capture: Capture, state: State, family: Family, ids: Field) -> tuple
     """The boundaries asked for, possibly unreachable or repeated; None with the reason if the engine fails on the ids."""
     value = ids.value
     standard = [resolve("=" + b, state) for b in family.default]
-    if value is None or (not value and not isinstance(value, list)) or (value == [] and capture.not_a_list is BadIds.DEFAULT):
+    if value is None or (capture.not_a_list is BadIds.DEFAULT and not (value and isinstance(value, list))):
         return (None, "the target's number of layers is not given") if UNKNOWN in standard else (standard, "default")
+    if value in ("", {}):
+        value = []  # Python walks over it and finds nothing
     if not isinstance(value, list):
-        if capture.not_a_list is BadIds.DEFAULT:
-            return (None, "the target's number of layers is not given") if UNKNOWN in standard else (standard, "default, as the ids are no list")
         return _bad(state, family, f"TypeError: the ids are no list: {value!r}", Phase.ATTACH)
     numbers = [i for i in value if isinstance(i, int | float)]
     if len(numbers) < len(value):
-        if capture.not_numbers is BadIds.ERROR or 0 < len(numbers):
+        if capture.not_numbers is BadIds.ERROR or numbers:
             return _bad(state, family, f"TypeError: the ids are no numbers: {value!r}", Phase.ATTACH)
         return _bad(state, family, "ValueError: no id names a layer, nothing is captured", Phase.FIRST_REQUEST)
+    numbers = [i for i in numbers if family.final_norm_id is None or i != family.final_norm_id]
     shift = next((s for s in family.shifts if _shift_applies(s, numbers, state.symbol("N"))), Shift(by=0))
     words = f"boundary = id{f' + {shift.by}' if shift.by else ''}" + ("" if shift.when is IdTest.ALWAYS else f", as {shift.when.value}")
     return [i + shift.by for i in numbers], words
@@ -125,7 +128,7 @@ def _shift_applies(shift: Shift, ids: Sequence[float], layers: Any) -> bool:
     return ids[0] == 1 if shift.when is IdTest.FIRST_IS_ONE else max(ids) == layers
 
 
-def _check(capture: Capture, state: State, family: Family, wanted: list[Any], order: list[State]) -> None:
+def _check(capture: Capture, state: State, family: Family, wanted: list[Any], order: list[Captured]) -> None:
     """The faults of a capture that is not what was asked for."""
     if family.embedding_error and 0 in wanted:
         state.faults.append(Fault(Phase.FIRST_REQUEST, family.embedding_error, family.source))
@@ -139,7 +142,7 @@ def _check(capture: Capture, state: State, family: Family, wanted: list[Any], or
         state.faults.append(Fault(Phase.ATTACH, error, family.source))
 
 
-def _words(family: Family, found: str, wanted: list[Any], order: list[State]) -> str:
+def _words(family: Family, found: str, wanted: list[Any], order: list[Captured]) -> str:
     parts = [f"{family.name}: {found}"]
     if lost := [b for b in dict.fromkeys(wanted) if b not in order]:
         parts.append(f"never captured: {lost}")
@@ -156,11 +159,3 @@ def count(state: State) -> Any:
     """How many states are fed: the length of the boundaries, or UNKNOWN."""
     field = state.fields.get(BOUNDARIES)
     return len(field.value) if field is not None and field.known else UNKNOWN
-
-
-def with_reason(field: Field, reason: str) -> Field:
-    """The field with a reason added to its rule."""
-    return replace(field, rule=f"{field.rule}; {reason}" if field.rule else reason)
-
-
-__all__ = ["MISSING", "count", "read_boundaries"]

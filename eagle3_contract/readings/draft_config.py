@@ -16,30 +16,83 @@ from eagle3_contract.readings.conditions import MISSING
 from eagle3_contract.readings.rules import Copy, Hit, Origin, Speculators
 
 INERT_KEYS = frozenset(
-    "architectures auto_map bos_token_id dtype embed_requires_grad eos_token_id initializer_range model_type pad_token_id pretraining_tp"
-    " speculators_config speculators_model_type speculators_version torch_dtype transformers_version use_cache _name_or_path"
-    " attention_dropout has_no_defaults_at_init".split()
+    (
+        "architectures",
+        "auto_map",
+        "bos_token_id",
+        "dtype",
+        "embed_requires_grad",
+        "eos_token_id",
+        "initializer_range",
+        "model_type",
+        "pad_token_id",
+        "pretraining_tp",
+        "speculators_config",
+        "speculators_model_type",
+        "speculators_version",
+        "torch_dtype",
+        "transformers_version",
+        "use_cache",
+        "_name_or_path",
+        "attention_dropout",
+        "has_no_defaults_at_init",
+    )
 )
 """Keys that decide no number of a drafter: not reported as ignored."""
 
 _LLAMA: dict[str, Any] = {
-    "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
-    "hidden_act": "silu", "max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "tie_word_embeddings": False, "attention_bias": False,
+    "vocab_size": 32000,
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "hidden_act": "silu",
+    "max_position_embeddings": 2048,
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": False,
+    "attention_bias": False,
     "mlp_bias": False,
 }
 _QWEN3: dict[str, Any] = {
-    "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32, "num_attention_heads": 32,
-    "num_key_value_heads": 32, "head_dim": 128, "hidden_act": "silu", "max_position_embeddings": 32768, "rms_norm_eps": 1e-6,
-    "tie_word_embeddings": False, "attention_bias": False, "use_sliding_window": False, "max_window_layers": 28,
+    "vocab_size": 151936,
+    "hidden_size": 4096,
+    "intermediate_size": 22016,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 32,
+    "head_dim": 128,
+    "hidden_act": "silu",
+    "max_position_embeddings": 32768,
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": False,
+    "attention_bias": False,
+    "use_sliding_window": False,
+    "max_window_layers": 28,
 }
 _DEEPSEEK_V3: dict[str, Any] = {
-    "vocab_size": 129280, "hidden_size": 7168, "intermediate_size": 18432, "num_hidden_layers": 61, "num_attention_heads": 128,
-    "num_key_value_heads": 128, "hidden_act": "silu", "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "tie_word_embeddings": False,
-    "attention_bias": False, "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128,
+    "vocab_size": 129280,
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "num_hidden_layers": 61,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "hidden_act": "silu",
+    "max_position_embeddings": 4096,
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": False,
+    "attention_bias": False,
+    "kv_lora_rank": 512,
+    "q_lora_rank": 1536,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "qk_nope_head_dim": 128,
     "num_nextn_predict_layers": 1,
 }
 CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "llama": _LLAMA, "qwen3": _QWEN3, "deepseek_v3": _DEEPSEEK_V3, "kimi_k2": _DEEPSEEK_V3,
+    "llama": _LLAMA,
+    "qwen3": _QWEN3,
+    "deepseek_v3": _DEEPSEEK_V3,
+    "kimi_k2": _DEEPSEEK_V3,
 }
 """Defaults of the config classes (transformers 5.24.0: LlamaConfig, Qwen3Config, DeepseekV3Config; kimi_k2 is an alias of the latter
 in SGLang 0.5.23 utils/hf_transformers/common.py:230-233 and vLLM 0.32.0)."""
@@ -80,7 +133,12 @@ class DraftConfig:
 
 
 def build_config(
-    raw: Mapping[str, Any], *, speculators: Speculators | None, copies: tuple[Copy, ...], overrides: Mapping[str, Any], class_defaults: bool,
+    raw: Mapping[str, Any],
+    *,
+    speculators: Speculators | None,
+    copies: tuple[Copy, ...],
+    overrides: Mapping[str, Any],
+    class_defaults: bool,
     rope_parameters: bool,
 ) -> DraftConfig:
     """The config an engine works with.

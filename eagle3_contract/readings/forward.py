@@ -26,9 +26,31 @@ from eagle3_contract.readings.rules import Fate
 CHANGED = frozenset({Fate.MISSING_UNINITIALISED, Fate.MISSING_RANDOM, Fate.MISSING_ONES, Fate.MISSING_ZEROS, Fate.SLICED, Fate.ERROR})
 """Fates after which the engine's numbers are not the file's: a replay of the file would prove nothing about the engine."""
 NEEDED = (
-    BOUNDARIES, "hidden_size", "target_hidden_size", "layers", "heads", "kv_heads", "head_dim", "intermediate_size", "vocab.draft_size",
-    "vocab.size", "rms_norm_eps", "hidden_act", "rope.theta", "rope.type", "fc.applied", "fc.bias", "norms.before_fc", "wiring.feedback",
-    "wiring.norm_before_residual", "wiring.later_layer_norm", "embedding.used", "lm_head.used", "vocab.map", "window", "attention",
+    BOUNDARIES,
+    "hidden_size",
+    "target_hidden_size",
+    "layers",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "intermediate_size",
+    "vocab.draft_size",
+    "vocab.size",
+    "rms_norm_eps",
+    "hidden_act",
+    "rope.theta",
+    "rope.type",
+    "fc.applied",
+    "fc.bias",
+    "norms.before_fc",
+    "wiring.feedback",
+    "wiring.norm_before_residual",
+    "wiring.later_layer_norm",
+    "embedding.used",
+    "lm_head.used",
+    "vocab.map",
+    "window",
+    "attention",
 )
 NOT_SCALING = frozenset({"rope_type", "type", "rope_theta", "partial_rotary_factor"})
 

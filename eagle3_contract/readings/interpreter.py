@@ -27,7 +27,12 @@ _VERSION = re.compile(r"\(\d+\.\d+")
 
 
 def execute(
-    profile: Profile, version: str, parsed: tuple[int, ...], runner: str | None, view: DrafterView, target: Target | None,
+    profile: Profile,
+    version: str,
+    parsed: tuple[int, ...],
+    runner: str | None,
+    view: DrafterView,
+    target: Target | None,
     flags: Mapping[str, Any],
 ) -> EngineReading:
     """Read a drafter as the engine of this profile does.
@@ -44,7 +49,7 @@ def execute(
     state = State(config, target, flags, parsed, runner, profile.symbols, _facts(view))
     for rule in state.in_force(profile.serve):
         state.apply(rule)
-    cls, architecture = _class(profile, view, state)
+    cls, architecture = _class(profile, state)
     state.fields["architecture"] = architecture
     for rule in state.in_force(profile.rules):
         state.apply(rule)
@@ -91,7 +96,7 @@ def _proposed(config: Mapping[str, Any]) -> Any:
     return first.get("speculative_tokens", MISSING) if isinstance(first, Mapping) else MISSING
 
 
-def _class(profile: Profile, view: DrafterView, state: State) -> tuple[DraftClass | None, Field]:
+def _class(profile: Profile, state: State) -> tuple[DraftClass | None, Field]:
     """The class that runs the drafter, and the architecture as a field."""
     way: Architectures = state.in_force(profile.architectures)[0]
     classes = state.in_force(profile.classes)
@@ -113,7 +118,16 @@ def _class(profile: Profile, view: DrafterView, state: State) -> tuple[DraftClas
     if known is None:
         state.faults.append(Fault(Phase.ARCHITECTURE, way.unknown_error.format(names=called), way.source))
         return None, Field("architecture", called[0], True, Origin.KEY, key, (key,), "no class of this engine answers to it", way.source)
-    return by_name[known], Field("architecture", by_name[known].name, True, Origin.KEY, key, (key,), f"{known} is run by {by_name[known].name}", by_name[known].source)
+    return by_name[known], Field(
+        "architecture",
+        by_name[known].name,
+        True,
+        Origin.KEY,
+        key,
+        (key,),
+        f"{known} is run by {by_name[known].name}",
+        by_name[known].source,
+    )
 
 
 def _prefixed(way: Architectures, name: str) -> str:
@@ -147,7 +161,9 @@ def _guard(guard: Guard, state: State) -> None:
         state.faults.append(Fault(guard.phase, guard.error, guard.source))
 
 
-def _reading(profile: Profile, version: str, runner: str | None, state: State, tensors: tuple[Any, ...], view: DrafterView) -> EngineReading:
+def _reading(
+    profile: Profile, version: str, runner: str | None, state: State, tensors: tuple[Any, ...], view: DrafterView
+) -> EngineReading:
     for name in FIELDS:
         if name not in state.fields:
             state.fields[name] = unknown_field(name, "the engine does not get that far", profile.source)
@@ -155,9 +171,7 @@ def _reading(profile: Profile, version: str, runner: str | None, state: State, t
         state.fields[name] = replace(item, source=_sourced(profile, item.source))
     first = min(state.faults, key=lambda f: f.phase, default=None)
     outcome = (
-        Outcome.OK if first is None
-        else Outcome.ERROR_AT_FIRST_REQUEST if first.phase is Phase.FIRST_REQUEST
-        else Outcome.ERROR_AT_LOAD
+        Outcome.OK if first is None else Outcome.ERROR_AT_FIRST_REQUEST if first.phase is Phase.FIRST_REQUEST else Outcome.ERROR_AT_LOAD
     )
     shown = [f for n, f in state.fields.items() if not n.startswith((_SERVE, _INNER))]
     order = {name: i for i, name in enumerate(FIELDS)}
@@ -195,7 +209,9 @@ def _ignored(raw: Mapping[str, Any], config: DraftConfig) -> list[str]:
         if key in INERT_KEYS:
             continue
         if isinstance(value, Mapping) and value:
-            ignored += [f"{key}.{k}" for k in value if f"{key}.{k}" not in read and k not in INERT_KEYS and not (rope_used and _rope_key(key))]
+            ignored += [
+                f"{key}.{k}" for k in value if f"{key}.{k}" not in read and k not in INERT_KEYS and not (rope_used and _rope_key(key))
+            ]
         elif key not in read:
             ignored.append(key)
     return ignored

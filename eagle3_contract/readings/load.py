@@ -89,4 +89,3 @@ def _span(tensors: Mapping[str, TensorRef]) -> tuple[int, int] | None:
         offsets.byteswap()
     ids = [i + offset for i, offset in enumerate(offsets)]
     return min(ids), max(ids)
-

@@ -13,9 +13,27 @@ from eagle3_contract.readings.rules import Fate, Origin
 SCHEMA_VERSION = 1
 BOUNDARIES = "hidden_states.boundaries"
 FIELDS = (
-    BOUNDARIES, "fc.applied", "fc.count", "fc.bias", "norms.before_fc", "wiring.norm_before_residual", "wiring.feedback",
-    "wiring.double_norm", "wiring.later_layer_norm", "wiring.final_norm", "vocab.present", "vocab.map", "vocab.draft_size",
-    "embedding.used", "lm_head.used", "rope.theta", "rope.type", "rope.table_length", "window", "layers", "architecture",
+    BOUNDARIES,
+    "fc.applied",
+    "fc.count",
+    "fc.bias",
+    "norms.before_fc",
+    "wiring.norm_before_residual",
+    "wiring.feedback",
+    "wiring.double_norm",
+    "wiring.later_layer_norm",
+    "wiring.final_norm",
+    "vocab.present",
+    "vocab.map",
+    "vocab.draft_size",
+    "embedding.used",
+    "lm_head.used",
+    "rope.theta",
+    "rope.type",
+    "rope.table_length",
+    "window",
+    "layers",
+    "architecture",
 )
 """Fields that every reading has, known or not."""
 
@@ -111,8 +129,14 @@ class EngineReading:
 def field_json(item: Field) -> dict[str, Json]:
     """One field as JSON."""
     return {
-        "field": item.field, "value": item.value, "known": item.known, "origin": item.origin.value, "key": item.key,
-        "looked_for": list(item.looked_for), "rule": item.rule, "source": item.source,
+        "field": item.field,
+        "value": item.value,
+        "known": item.known,
+        "origin": item.origin.value,
+        "key": item.key,
+        "looked_for": list(item.looked_for),
+        "rule": item.rule,
+        "source": item.source,
     }
 
 
@@ -130,8 +154,12 @@ def as_json(reading: EngineReading) -> dict[str, Json]:
         "fields": [field_json(f) for f in reading.fields],
         "tensors": [
             {
-                "name": t.name, "fate": t.fate.value, "file": t.file, "parameter": t.parameter,
-                "shape": None if t.shape is None else list(t.shape), "expected": None if t.expected is None else list(t.expected),
+                "name": t.name,
+                "fate": t.fate.value,
+                "file": t.file,
+                "parameter": t.parameter,
+                "shape": None if t.shape is None else list(t.shape),
+                "expected": None if t.expected is None else list(t.expected),
             }
             for t in reading.tensors
         ],

@@ -242,7 +242,8 @@ class NameOp(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Name(Ranged):
     """One step from the name in the file to the engine's: drop what contains ``text``; replace it by ``new``; call the whole tensor
-    ``new``; put ``new`` in front (unless it contains one of ``unless``); put it in front if that names a parameter and the name itself does not."""
+    ``new``; put ``new`` in front (unless it contains one of ``unless``); put it in front if that names a parameter and the name itself
+    does not."""
 
     op: NameOp
     text: str = ""

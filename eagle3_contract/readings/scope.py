@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from eagle3_contract.readings.conditions import MISSING, UNKNOWN, Mark, holds, resolve
 from eagle3_contract.readings.draft_config import DraftConfig
 from eagle3_contract.readings.reading import Field
-from eagle3_contract.readings.rules import Hit, Key, Origin, Phase, Ranged, Rule, Turn, Value
-from eagle3_contract.readings.versions import in_force
+from eagle3_contract.readings.rules import Hit, Key, Origin, Phase, Rule, Turn, Value
+from eagle3_contract.readings.versions import AnyRanged, in_force
 from eagle3_contract.readings.view import Target
 
-TURNS = {
+TURNS: Mapping[Turn, Callable[[Any], Any]] = {
     Turn.SAME: lambda v: v,
     Turn.LENGTH: len,
     Turn.TRUTH: bool,
@@ -23,7 +23,7 @@ TURNS = {
     Turn.UPPER: lambda v: str(v).upper(),
     Turn.POST_IF_TRUE: lambda v: "post_norm" if v else "pre_norm",
 }
-HITS = {Hit.PRESENT: lambda v: True, Hit.NOT_NULL: lambda v: v is not None, Hit.TRUTHY: bool}
+HITS: Mapping[Hit, Callable[[Any], bool]] = {Hit.PRESENT: lambda _: True, Hit.NOT_NULL: lambda v: v is not None, Hit.TRUTHY: bool}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,8 @@ class State:
             return self.config.key(name)
         return f"target.{name}" if space == "target" else f"--{name}" if space == "flag" else name
 
-    def in_force(self, rules: Iterable[Ranged]) -> tuple[Any, ...]:
+    def in_force(self, rules: Iterable[AnyRanged]) -> tuple[AnyRanged, ...]:
+        """The rules that hold at this reading's version and runner."""
         return in_force(rules, self.version, self.runner)
 
     def apply(self, rule: Rule) -> Field:

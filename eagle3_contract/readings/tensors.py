@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from eagle3_contract.readings.conditions import UNKNOWN, Mark, holds, total
+from eagle3_contract.readings.conditions import Mark, holds, total
 from eagle3_contract.readings.reading import TensorFate
 from eagle3_contract.readings.rules import DraftClass, Fate, Load, Name, NameOp, Param, Phase, Profile
 from eagle3_contract.readings.scope import Fault, State
@@ -55,18 +55,11 @@ def place(cls: DraftClass, view: DrafterView, state: State) -> list[Placed]:
     known = slots(cls, state)
     steps = [n for n in state.in_force(cls.names) if n.when is None or holds(n.when, state) is True]
     loaded = view.weight_files()
-    placed = [
-        Placed(name, file, header, _engine_name(name, steps, known))
-        for file in loaded
-        for name, header in view.files[file].items()
-    ]
+    placed = [Placed(name, file, header, _engine_name(name, steps, known)) for file in loaded for name, header in view.files[file].items()]
     last = {p.parameter: p for p in placed if p.parameter is not None}
     placed = [p if p.parameter is None or last[p.parameter] is p else Placed(p.name, p.file, p.header, p.parameter, True) for p in placed]
     hidden = [
-        Placed(name, file, header, None, True)
-        for file in view.files
-        if file not in loaded
-        for name, header in view.files[file].items()
+        Placed(name, file, header, None, True) for file in view.files if file not in loaded for name, header in view.files[file].items()
     ]
     return placed + hidden
 
@@ -81,11 +74,15 @@ def _engine_name(name: str, steps: list[Name], known: Mapping[str, Slot]) -> str
             name = step.new + name.removeprefix(step.text)
         elif step.op is NameOp.CALL and step.text in name:
             return step.new
-        elif step.op is NameOp.PREFIX and not any(u in name for u in step.unless):
-            name = step.new + name
-        elif step.op is NameOp.TRY_PREFIX and name not in known and step.new + name in known:
+        elif _prefixed(step, name, known):
             name = step.new + name
     return name
+
+
+def _prefixed(step: Name, name: str, known: Mapping[str, Slot]) -> bool:
+    if step.op is NameOp.PREFIX:
+        return not any(u in name for u in step.unless)
+    return step.op is NameOp.TRY_PREFIX and name not in known and step.new + name in known
 
 
 def fates(profile: Profile, cls: DraftClass, placed: list[Placed], view: DrafterView, state: State) -> tuple[TensorFate, ...]:
@@ -167,7 +164,7 @@ def _cast(item: Placed, state: State) -> Fate:
     stored = dtype_name(item.header.dtype)
     if item.parameter is not None and "d2t" in item.name:
         return Fate.LOADED if stored == "int64" else Fate.CAST
-    if not isinstance(wanted, str) or wanted is UNKNOWN:
+    if not isinstance(wanted, str):
         return Fate.LOADED
     return Fate.LOADED if stored == dtype_name(wanted) else Fate.CAST
 

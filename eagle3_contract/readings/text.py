@@ -41,11 +41,7 @@ def readings_text(readings: Sequence[EngineReading]) -> str:
 def differences_text(readings: Sequence[EngineReading]) -> str:
     """The fields whose values differ between readings, one column each."""
     names = list(dict.fromkeys(f.field for r in readings for f in r.fields))
-    rows = [
-        (name, *shown)
-        for name in names
-        if len({*(shown := [_shown(r, name) for r in readings])}) > 1
-    ]
+    rows = [(name, *shown) for name in names if len({*(shown := [_shown(r, name) for r in readings])}) > 1]
     if not rows:
         return "the readings agree in every field\n"
     return "where the readings differ\n" + _table(("field", *(r.reader for r in readings)), rows) + "\n"
@@ -82,7 +78,11 @@ def _json(value: object) -> str:
 
 def _tensor(tensor: TensorFate) -> tuple[str, ...]:
     reason = HARMLESS.get(tensor.name.rsplit(".", 1)[-1], "")
-    sizes = f"file {list(tensor.shape)}, engine {list(tensor.expected)}" if tensor.shape and tensor.expected and tensor.shape != tensor.expected else ""
+    sizes = (
+        f"file {list(tensor.shape)}, engine {list(tensor.expected)}"
+        if tensor.shape and tensor.expected and tensor.shape != tensor.expected
+        else ""
+    )
     return "" if reason else MARK, tensor.name, tensor.fate.value, reason or sizes
 
 

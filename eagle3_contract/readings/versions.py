@@ -16,7 +16,7 @@ _PARTS = 3
 
 
 def parse_version(text: str) -> tuple[int, ...] | None:
-    """``0.5.13`` -> (0, 5, 13); shorter ones are padded with zeros, a ``.postN``/``rcN`` ending counts as its release. None if it is no version."""
+    """``0.5.13`` -> (0, 5, 13), padded with zeros; a ``.postN`` or ``rcN`` counts as its release. None if it is no version."""
     match = _VERSION.fullmatch(text)
     if match is None:
         return None

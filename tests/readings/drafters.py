@@ -12,10 +12,22 @@ WIDTH, HEADS, KV, HEAD, INNER, VOCAB, DRAFT = 64, 4, 2, 32, 128, 256, 128
 def config(**more: Any) -> dict[str, Any]:
     """A plain drafter config; a value ``...`` removes the key."""
     base: dict[str, Any] = {
-        "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_size": WIDTH, "num_attention_heads": HEADS,
-        "num_key_value_heads": KV, "head_dim": HEAD, "intermediate_size": INNER, "num_hidden_layers": 1, "vocab_size": VOCAB,
-        "draft_vocab_size": DRAFT, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "torch_dtype": "bfloat16",
-        "hidden_act": "silu", "tie_word_embeddings": False,
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "hidden_size": WIDTH,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": KV,
+        "head_dim": HEAD,
+        "intermediate_size": INNER,
+        "num_hidden_layers": 1,
+        "vocab_size": VOCAB,
+        "draft_vocab_size": DRAFT,
+        "max_position_embeddings": 4096,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "torch_dtype": "bfloat16",
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
     }
     return {k: v for k, v in (base | more).items() if v is not ...}
 
@@ -47,7 +59,11 @@ def drafter(states: int = 3, layer: str = "midlayer", *, tensors: dict[str, Any]
 
 def target(architecture: str = "LlamaForCausalLM", layers: int = 32, **more: Any) -> Target:
     base = {
-        "architectures": [architecture], "num_hidden_layers": layers, "hidden_size": WIDTH, "vocab_size": VOCAB, "max_position_embeddings": 4096,
+        "architectures": [architecture],
+        "num_hidden_layers": layers,
+        "hidden_size": WIDTH,
+        "vocab_size": VOCAB,
+        "max_position_embeddings": 4096,
         "torch_dtype": "bfloat16",
     }
     return Target(base | more)

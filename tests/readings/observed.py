@@ -18,11 +18,20 @@ DATA = Path(__file__).parent / "data"
 UNSET = "__unset__"
 CALLS: dict[str, dict[str, Any]] = {
     "sglang": {
-        "device": "cpu", "speculative_algorithm": "EAGLE3", "speculative_num_steps": 3, "speculative_eagle_topk": 1,
-        "speculative_num_draft_tokens": 4, "context_length": 256, "dtype": "float32", "speculative_draft_model_path": "$DRAFT",
+        "device": "cpu",
+        "speculative_algorithm": "EAGLE3",
+        "speculative_num_steps": 3,
+        "speculative_eagle_topk": 1,
+        "speculative_num_draft_tokens": 4,
+        "context_length": 256,
+        "dtype": "float32",
+        "speculative_draft_model_path": "$DRAFT",
     },
     "vllm": {
-        "device": "cpu", "dtype": "float32", "max_model_len": 256, "speculative_config": {"method": "eagle3", "num_speculative_tokens": 3},
+        "device": "cpu",
+        "dtype": "float32",
+        "max_model_len": 256,
+        "speculative_config": {"method": "eagle3", "num_speculative_tokens": 3},
     },
 }
 """The default call of each engine in these runs."""

@@ -1,4 +1,4 @@
-"""Which boundaries each engine feeds: the rules by version, runner and target class, and the matrix taken from the engines' own functions."""
+"""Which boundaries each engine feeds, by version, runner and target class; and the matrix taken from the engines' own functions."""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ def test_references() -> None:
     assert parse_engine("SGLang==0.5.13.post1").version == "0.5.13.post1"
 
 
-@pytest.mark.parametrize("text", ["nobody", "sglang==0.6.0", "sglang==0.4.8", "sglang[v1]", "vllm[v3]", "vllm==0.33.0", "vllm==new", "vllm[v1", ""])
+@pytest.mark.parametrize(
+    "text", ["nobody", "sglang==0.6.0", "sglang==0.4.8", "sglang[v1]", "vllm[v3]", "vllm==0.33.0", "vllm==new", "vllm[v1", ""]
+)
 def test_what_is_not_in_the_table_is_a_usage_error_that_lists_what_is(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_engine(text)

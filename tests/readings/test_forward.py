@@ -16,7 +16,9 @@ def wired(engine: str, *, states: int = 3, tensors: dict[str, object] | None = N
 
 
 def test_the_engines_own_values_reach_the_wiring() -> None:
-    found = wired("vllm[v1]==0.32.0", eagle_aux_hidden_state_layer_ids=[0, 3, 31], norm_output=True, norm_before_residual=True, num_hidden_layers=1)
+    found = wired(
+        "vllm[v1]==0.32.0", eagle_aux_hidden_state_layer_ids=[0, 3, 31], norm_output=True, norm_before_residual=True, num_hidden_layers=1
+    )
     assert isinstance(found, Reading)
     assert found.recipe == (0, 3, 31)
     assert found.wiring.feedback is Feedback.POST_NORM

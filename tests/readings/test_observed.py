@@ -20,8 +20,12 @@ SOURCES = {
 }
 OUT_OF_EFFECT = {Fate.DROPPED, Fate.REPLACED_BY_TARGET, Fate.SHADOWED}
 ROPE_CLASSES = {
-    "RotaryEmbedding": "default", "Llama3RotaryEmbedding": "llama3", "LinearScalingRotaryEmbedding": "linear",
-    "DeepseekScalingRotaryEmbedding": "yarn", "YaRNScalingRotaryEmbedding": "yarn", "DynamicNTKScalingRotaryEmbedding": "dynamic",
+    "RotaryEmbedding": "default",
+    "Llama3RotaryEmbedding": "llama3",
+    "LinearScalingRotaryEmbedding": "linear",
+    "DeepseekScalingRotaryEmbedding": "yarn",
+    "YaRNScalingRotaryEmbedding": "yarn",
+    "DynamicNTKScalingRotaryEmbedding": "dynamic",
 }
 
 
@@ -45,7 +49,9 @@ def parameter_differences(row: dict[str, Any], reading: EngineReading) -> list[s
         for t in reading.tensors
         if t.parameter and t.fate is not Fate.SHADOWED and "d2t" not in t.name and t.parameter != "mask_hidden"
     }
-    found = [f"{n}: predicted, not there" for n in mine.keys() - observed.keys()] + [f"{n}: not predicted" for n in observed.keys() - mine.keys()]
+    found = [f"{n}: predicted, not there" for n in mine.keys() - observed.keys()] + [
+        f"{n}: not predicted" for n in observed.keys() - mine.keys()
+    ]
     for name in mine.keys() & observed.keys():
         fate, wanted = mine[name].fate, _expected_fates(observed[name])
         if fate is Fate.SHARED_FROM_TARGET and row["observed"].get("shared_with_target") is None:
@@ -92,8 +98,11 @@ def rope_differences(row: dict[str, Any], reading: EngineReading) -> list[str]:
     if not rope:
         return []
     pairs = {
-        "rope.theta": rope["base"], "rope.rotary_dim": rope["rotary_dim"], "rope.table_length": rope["max_position"],
-        "rope.interleaved": not rope["neox"], "rope.type": ROPE_CLASSES[rope["class"]],
+        "rope.theta": rope["base"],
+        "rope.rotary_dim": rope["rotary_dim"],
+        "rope.table_length": rope["max_position"],
+        "rope.interleaved": not rope["neox"],
+        "rope.type": ROPE_CLASSES[rope["class"]],
     }
     found = [f"{k}: {reading.value(k)!r}, observed {v!r}" for k, v in pairs.items() if reading.value(k) != v]
     eps = row["observed"].get("rms_norm_eps")
@@ -117,10 +126,16 @@ def sharing_differences(row: dict[str, Any], reading: EngineReading) -> list[str
 def flag_differences(row: dict[str, Any], reading: EngineReading) -> list[str]:
     effect = row["observed"].get("flags_in_effect") or {}
     names = {
-        "speculative_num_steps": "serve.steps", "speculative_eagle_topk": "serve.topk", "speculative_num_draft_tokens": "serve.draft_tokens",
-        "num_speculative_tokens": "serve.draft_tokens", "max_running_requests": "serve.max_running_requests", "method": "serve.method",
+        "speculative_num_steps": "serve.steps",
+        "speculative_eagle_topk": "serve.topk",
+        "speculative_num_draft_tokens": "serve.draft_tokens",
+        "num_speculative_tokens": "serve.draft_tokens",
+        "max_running_requests": "serve.max_running_requests",
+        "method": "serve.method",
     }
-    return [f"{k}: {reading.value(n)!r}, in effect {effect[k]!r}" for k, n in names.items() if k in effect and reading.value(n) != effect[k]]
+    return [
+        f"{k}: {reading.value(n)!r}, in effect {effect[k]!r}" for k, n in names.items() if k in effect and reading.value(n) != effect[k]
+    ]
 
 
 def differences(row: dict[str, Any]) -> list[str]:

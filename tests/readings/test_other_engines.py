@@ -14,11 +14,16 @@ from tests.readings.drafters import config, drafter, target
 FED = "hidden_states.boundaries"
 TOP, NESTED = "eagle_aux_hidden_state_layer_ids", "eagle_config"
 SPECULATORS = {
-    "speculators_model_type": "eagle3", "transformer_layer_config": config(architectures=..., draft_vocab_size=...), "draft_vocab_size": 128,
+    "speculators_model_type": "eagle3",
+    "transformer_layer_config": config(architectures=..., draft_vocab_size=...),
+    "draft_vocab_size": 128,
 }
+NOTHING: dict[str, Any] = dict.fromkeys(config(), ...)
 
 
-def one(engine: str, architecture: str = "LlamaForCausalLM", layers: int = 32, flags: dict[str, Any] | None = None, **keys: Any) -> EngineReading:
+def one(
+    engine: str, architecture: str = "LlamaForCausalLM", layers: int = 32, flags: dict[str, Any] | None = None, **keys: Any
+) -> EngineReading:
     return read(drafter(**keys), engine, target(architecture, layers), flags)[0]
 
 
@@ -60,11 +65,11 @@ def test_llama_cpp_needs_exactly_three_states_and_every_tensor() -> None:
 
 
 def test_mlx_vlm_reads_the_speculators_layout_and_two_kinds_of_ids() -> None:
-    view = drafter(**dict.fromkeys(config(), ...), **SPECULATORS, capture_layer_ids=[0, 3, 5])
+    view = drafter(**(NOTHING | SPECULATORS))
     reading = read(view, "mlx-vlm", target())[0]
     assert reading.value("wiring.norm_before_residual") is False
     assert reading.get("wiring.norm_before_residual").known
-    top = read(drafter(**dict.fromkeys(config(), ...), **SPECULATORS, **{TOP: [0, 3, 5]}), "mlx-vlm", target())[0]
+    top = read(drafter(**(NOTHING | SPECULATORS | {TOP: [0, 3, 5]})), "mlx-vlm", target())[0]
     assert top.value(FED) == [1, 3, 5]
 
 

@@ -13,12 +13,20 @@ def marked(text: str) -> list[str]:
 
 def test_defaults_ignored_keys_and_tensors_are_marked() -> None:
     view = drafter(
-        eagle_aux_hidden_state_layer_ids=[1, 3, 5], norm_before_residual=True,
+        eagle_aux_hidden_state_layer_ids=[1, 3, 5],
+        norm_before_residual=True,
         tensors={"fc.weight": ..., "extra.weight": ("BF16", [3]), "embed_tokens.weight": ("BF16", [256, 64])},
     )
     (reading,) = read(view, "sglang==0.5.23", target())
     found = marked(reading_text(reading))
-    for name in ("hidden_states.boundaries", "eagle_aux_hidden_state_layer_ids", "norm_before_residual", "fc.weight", "extra.weight", "embed_tokens.weight"):
+    for name in (
+        "hidden_states.boundaries",
+        "eagle_aux_hidden_state_layer_ids",
+        "norm_before_residual",
+        "fc.weight",
+        "extra.weight",
+        "embed_tokens.weight",
+    ):
         assert name in found
     for name in ("rope.theta", "wiring.norm_before_residual", "layers", "t2d", "d2t"):
         assert name not in found

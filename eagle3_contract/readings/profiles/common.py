@@ -42,8 +42,13 @@ config's vocabulary, TV/TG the target's vocabulary and width, FED states really 
 def sizes(source: str) -> tuple[Rule, ...]:
     """Sizes that are plain keys of the config (with the defaults of its config class)."""
     plain = {
-        "hidden_size": "hidden_size", "heads": "num_attention_heads", "intermediate_size": "intermediate_size", "layers": "num_hidden_layers",
-        "vocab.size": "vocab_size", "rms_norm_eps": "rms_norm_eps", "hidden_act": "hidden_act",
+        "hidden_size": "hidden_size",
+        "heads": "num_attention_heads",
+        "intermediate_size": "intermediate_size",
+        "layers": "num_hidden_layers",
+        "vocab.size": "vocab_size",
+        "rms_norm_eps": "rms_norm_eps",
+        "hidden_act": "hidden_act",
     }
     return tuple(Rule(field=f, choices=(Key(path=f"cfg:{k}"),), source=source) for f, k in plain.items())
 
@@ -122,15 +127,20 @@ def attention_params(prefix: str) -> tuple[Param, ...]:
 
 
 def mla_params(prefix: str, *, together: bool) -> tuple[Param, ...]:
-    """Latent attention of a drafter layer. ``together``: the two down projections load only as a pair (SGLang caches one until the other comes)."""
+    """Latent attention of a drafter layer. ``together``: the two down projections load only as a pair (SGLang caches one until the
+    other comes)."""
     missing, low_rank = Fate.MISSING_UNINITIALISED, unlike("field:mla.q_lora_rank", None)
     q_pair, kv_pair = "q_a_proj.weight", "kv_a_proj_with_mqa.weight"
     return (
-        Param(name=f"{prefix}.self_attn.{q_pair}", shape=("QLORA", "IN"), missing=missing, when=low_rank, with_=kv_pair if together else ""),
+        Param(
+            name=f"{prefix}.self_attn.{q_pair}", shape=("QLORA", "IN"), missing=missing, when=low_rank, with_=kv_pair if together else ""
+        ),
         Param(name=f"{prefix}.self_attn.{kv_pair}", shape=("KVLORA+ROPE", "IN"), missing=missing, with_=q_pair if together else ""),
         Param(name=f"{prefix}.self_attn.q_a_layernorm.weight", shape=("QLORA",), missing=Fate.MISSING_ONES, when=low_rank),
         Param(name=f"{prefix}.self_attn.kv_a_layernorm.weight", shape=("KVLORA",), missing=Fate.MISSING_ONES),
-        Param(name=f"{prefix}.self_attn.q_b_proj.weight", shape=("NH*NOPE+NH*ROPE", "QLORA"), load=Load.ROWS, missing=missing, when=low_rank),
+        Param(
+            name=f"{prefix}.self_attn.q_b_proj.weight", shape=("NH*NOPE+NH*ROPE", "QLORA"), load=Load.ROWS, missing=missing, when=low_rank
+        ),
         Param(name=f"{prefix}.self_attn.kv_b_proj.weight", shape=("NH*NOPE+NH*VD", "KVLORA"), load=Load.ROWS, missing=missing),
         Param(name=f"{prefix}.self_attn.o_proj.weight", shape=("H", "NH*VD"), load=Load.COLUMNS, missing=missing),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eagle3_contract.readings.conditions import Not, equal, truthy
+from eagle3_contract.readings.conditions import Not, equal, every, present, truthy, unlike
 from eagle3_contract.readings.profiles.common import (
     attention_params,
     hard_coded,
@@ -15,8 +15,12 @@ from eagle3_contract.readings.profiles.common import (
     sizes,
 )
 from eagle3_contract.readings.rules import (
+    Architectures,
+    BadIds,
+    Capture,
     Choice,
     DraftClass,
+    Family,
     Fate,
     Guard,
     Hit,
@@ -24,7 +28,9 @@ from eagle3_contract.readings.rules import (
     Load,
     Name,
     NameOp,
+    Order,
     Param,
+    Phase,
     Rule,
     Turn,
     Unknown,
@@ -127,3 +133,46 @@ def llama(
         guards=guards,
         later=later,
     )
+
+
+ALWAYS = Rule(field="capture.enabled", choices=(fixed(True),), source="-")
+D2T = (fixed(True, when=present("tensor:d2t")), default(False, "the file has no d2t"))
+OFFSET = fixed("offset", when=equal("field:vocab.present", True))
+IDENTITY = (OFFSET, default("identity", "draft ids are taken as target ids"))
+OWN_EMBEDDING = (fixed("own", "the file has its own", when=present("tensor:embed_tokens.weight")), default("target", "the file has none"))
+OWN_HEAD = (fixed("own", "the file has its own", when=present("tensor:lm_head.weight")), default("target", "the file has none"))
+OTHER_WIDTH = every(present("cfg:target_hidden_size"), unlike("cfg:target_hidden_size", None), unlike("cfg:target_hidden_size", "=H"))
+TARGETS_EMBEDDING = (fixed("own", "target_hidden_size differs from hidden_size", when=OTHER_WIDTH), fixed("target", "the target's"))
+SILENT = Unknown(fate=Fate.DROPPED)
+FROM_CONFIG = Key(path=TOP, hit=Hit.TRUTHY)
+TOO_NARROW = Guard(
+    when=every(equal("field:fc.applied", True), unlike("=FED*TG", "=K*G")),
+    phase=Phase.FIRST_REQUEST,
+    error="the states fed are not as wide as fc",
+    source="-",
+)
+
+
+def capture(
+    source: str,
+    ids: tuple[Rule, ...],
+    families: tuple[Family, ...],
+    *,
+    enabled: Rule = ALWAYS,
+    order: Order = Order.ASCENDING,
+    exactly: int | None = None,
+) -> Capture:
+    """A capture whose odd ids are taken as Python would take them."""
+    return Capture(
+        enabled=Rule(field=enabled.field, choices=enabled.choices, source=source),
+        ids=ids,
+        families=families,
+        not_a_list=BadIds.ERROR,
+        not_numbers=BadIds.ERROR,
+        order=order,
+        exactly=exactly,
+    )
+
+
+def found(source: str, error: str = "no class of this engine answers to {names}") -> tuple[Architectures, ...]:
+    return (Architectures(absent_error="the config names no architecture", unknown_error=error, source=source),)
