@@ -52,13 +52,23 @@ IDS_VALID: Final = Rule(
 )
 CONFIG_IDS: Final = Rule(
     id="recipe.config-ids",
-    title="The layer ids of config.json, or the defaults where there are none, name the states of the recipe",
+    title="The layer ids of config.json name the states of the recipe under some convention",
     severity=_E,
     dimension=_D,
     why="Id k means boundary k (vLLM, speculators, SGLang on DeepSeek types) or boundary k+1 (SGLang on most targets, SpecForge, "
-    "ModelOpt, TorchSpec, AngelSlim); without ids engines take boundaries 2, N//2, N-3 silently. nvidia/Llama-3.3-70B-Instruct-Eagle3 "
-    "has no ids: acceptance 1.036 against 2.77 (vllm#50170).",
+    "ModelOpt, TorchSpec, AngelSlim). Ids that give the recipe under neither are wrong for every engine.",
     remedy="Write eagle_config.eagle_aux_hidden_state_layer_ids (and the top-level key) in the convention of the serving engine.",
+)
+UNNAMED: Final = Rule(
+    id="recipe.config-names-states",
+    title="config.json names the states, or the engines' default is the recipe",
+    severity=Severity.WARNING,
+    dimension=_D,
+    why="52 of 57 published templates name no layer ids, and engines then take boundaries 2, N//2, N-3 without a word. That is no "
+    "contradiction inside the files, so it warns here; `contract check --engine` and a capture say what a given engine really feeds. "
+    "nvidia/Llama-3.3-70B-Instruct-Eagle3 has no ids: acceptance 1.036 against 2.77 (vllm#50170).",
+    remedy="Write eagle_config.eagle_aux_hidden_state_layer_ids (and the top-level key) in the convention of the serving engine.",
+    depth=None,
 )
 USE_AUX: Final = Rule(
     id="recipe.use-aux-hidden-state",
@@ -69,7 +79,7 @@ USE_AUX: Final = Rule(
     "and a runner that ignored it lost acceptance (vllm#40551).",
     remedy="Set eagle_config.use_aux_hidden_state to what training did.",
 )
-RULES: Final = (KNOWN, IN_RANGE, DISTINCT, IDS_VALID, CONFIG_IDS, USE_AUX)
+RULES: Final = (KNOWN, IN_RANGE, DISTINCT, IDS_VALID, CONFIG_IDS, UNNAMED, USE_AUX)
 
 
 def check_recipe(ctx: CheckContext) -> Iterator[Check]:
@@ -149,18 +159,18 @@ def _invalid(ids: Json) -> str | None:
 def _defaults(ctx: CheckContext, recipe: Sequence[State], unread: Sequence[Setting]) -> Check:
     layers = ctx.value("target", "layers")
     if layers is None:
-        return CONFIG_IDS.undecided("config.json has no layer ids, and the contract does not say how many layers the target has")
+        return UNNAMED.undecided("config.json has no layer ids, and the contract does not say how many layers the target has")
     default = default_boundaries(layers)
     elsewhere = f" ({unread[0].key} {said(unread[0].value)} is a key that SGLang 0.5.23 and vLLM 0.32.0 do not read)" if unread else ""
     if list(recipe) == list(default):
-        return CONFIG_IDS.passed(
+        return UNNAMED.passed(
             f"config.json has no layer ids that engines read{elsewhere}; their default for {layers} layers is {recipe_text(default)}, "
             "the recipe",
             expected=list(recipe),
             actual=list(default),
         )
-    return CONFIG_IDS.failed(
-        f"config.json has no layer ids that engines read{elsewhere}: they will feed {recipe_text(default)}, training fed "
+    return UNNAMED.failed(
+        f"config.json has no layer ids that engines read{elsewhere}: without a flag they feed {recipe_text(default)}, training fed "
         f"{recipe_text(recipe)}",
         expected=list(recipe),
         actual=list(default),
