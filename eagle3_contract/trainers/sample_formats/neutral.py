@@ -29,7 +29,7 @@ from eagle3_contract.trainers.sample import (
 
 FORMAT: Final = "eagle3-contract-sample"
 FORMAT_VERSION: Final = "1"
-TENSORS: Final = frozenset({"input_ids", "loss_mask", "states", "last_hidden_state", "document_ids"})
+TENSORS: Final = frozenset({"input_ids", "loss_mask", "states", "last_hidden_state", "document_ids", "target_argmax"})
 METADATA: Final = frozenset({"format", "format_version", "boundaries", "last", "dtype"})
 _SAFETENSORS_DTYPES: Final = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 _FIX: Final = "See docs/sample-format.md."
@@ -57,7 +57,7 @@ def read_neutral(tensors: Mapping[str, TensorRef], metadata: Mapping[str, str], 
     boundaries = _recipe(metadata, len(states), file)
     if "dtype" in metadata and metadata["dtype"] != str(stored.dtype).removeprefix("torch."):
         raise rejected("dtype", f"dtype says {metadata['dtype']!r}, the states are {stored.dtype}", file, _FIX)
-    optional = {key: load_tensor(tensors[key]) for key in ("loss_mask", "last_hidden_state", "document_ids") if key in tensors}
+    optional = {key: load_tensor(tensors[key]) for key in ("loss_mask", "last_hidden_state", "document_ids", "target_argmax") if key in tensors}
     last = state_rows(optional["last_hidden_state"], "last_hidden_state", len(ids), file) if "last_hidden_state" in optional else None
     if last is not None and last.shape[1] != width:
         raise rejected("shape", f"last_hidden_state is {last.shape[1]} wide, the states are {width}", file, _FIX)
@@ -72,6 +72,7 @@ def read_neutral(tensors: Mapping[str, TensorRef], metadata: Mapping[str, str], 
         boundaries=boundaries,
         last=_last(metadata, file),
         document_ids_T=_documents(optional["document_ids"], len(ids), file) if "document_ids" in optional else None,
+        extras={"target_argmax": _argmax(optional["target_argmax"], len(ids), file)} if "target_argmax" in optional else {},
     )
 
 
@@ -85,6 +86,7 @@ def write_sample(
     boundaries: Recipe | None = None,
     last: State | None = None,
     document_ids_T: Tensor | None = None,
+    target_argmax_T: Tensor | None = None,
 ) -> None:
     """Write one sample atomically. Shapes as in :class:`TrainingSample`; the states share one dtype and width.
 
@@ -105,6 +107,8 @@ def write_sample(
             tensors["last_hidden_state"] = state_rows(last_TG, "last_hidden_state", len(ids), file)
         if document_ids_T is not None:
             tensors["document_ids"] = _documents(document_ids_T, len(ids), file)
+        if target_argmax_T is not None:
+            tensors["target_argmax"] = _argmax(target_argmax_T, len(ids), file)
         if boundaries is not None and len(boundaries) != len(states_THk):
             raise rejected("boundaries", f"{len(boundaries)} boundaries for {len(states_THk)} states", file)
     except SampleRejected as error:
@@ -115,6 +119,12 @@ def write_sample(
     if last is not None:
         metadata["last"] = FINAL_NORM if last == FINAL_NORM else f"boundary {last}"
     write_safetensors(path, {key: _stored(value) for key, value in tensors.items()}, metadata)
+
+
+def _argmax(value: Tensor, tokens: int, file: str) -> Tensor:
+    argmax = token_row(value, "target_argmax", file)
+    same_length(argmax, "target_argmax", tokens, file)
+    return argmax
 
 
 def _stored(value: Tensor) -> tuple[str, list[int], bytes]:
