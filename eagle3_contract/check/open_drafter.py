@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from contract.errors import InputRejected, UserError
 from contract.files.checkpoint import Checkpoint
-from contract.files.tensors import TensorRef
+from contract.files.tensors import TensorRef, TensorTable
 from contract.findings import Check, Json, Where, check_from_error
 from contract.jsonio import load_json
 from contract.limits import DEFAULT_LIMITS, MIB, Limits
@@ -74,10 +74,12 @@ def open_drafter(
     problems = [found.as_check() for found in checkpoint.problems]
     config, rejected = _config(checkpoint, limits)
     values: dict[str, Any] = {}
-    refs: dict[tuple[str, str], TensorRef] = {}
-    for ref in _all_refs(checkpoint):
-        refs[ref.file, ref.name] = ref
-        name = canonical_name(ref.name)
+    refs: dict[StoredTensor, TensorRef] = {}
+    for stored_name, ref in _all_refs(checkpoint):
+        # The ref of a pickled tensor names a temporary file.
+        file = ref.file if checkpoint.shards or checkpoint.extra else Path(ref.file).name
+        refs[StoredTensor(name=stored_name, shape=ref.shape, dtype=torch_name(ref.dtype), file=file)] = ref
+        name = canonical_name(stored_name)
         if name in (D2T, T2D) and name not in values:
             try:
                 values[name] = _array(ref) if ref.nbytes <= MAP_BYTES else None
@@ -87,12 +89,12 @@ def open_drafter(
     view = DrafterView(
         folder=str(folder),
         config=config,
-        tensors=tuple(StoredTensor(name=r.name, shape=r.shape, dtype=torch_name(r.dtype), file=r.file) for r in refs.values()),
+        tensors=tuple(refs),
         files=frozenset(f.name for f in checkpoint.files) | nested,
         complete=not any(p.error is not None for p in checkpoint.problems),
         d2t=values.get(D2T),
         t2d=values.get(T2D),
-        sample=lambda tensor: _sample(refs[tensor.file, tensor.name]),
+        sample=lambda tensor: _sample(refs[tensor]),
         digest=lambda name: f"sha256:{checkpoint.sha256(name)}",
     )
     return OpenedDrafter(view=view, checkpoint=checkpoint, problems=(*problems, *rejected))
@@ -103,11 +105,9 @@ def torch_name(dtype: str) -> str:
     return TORCH_NAMES.get(dtype, dtype.lower())
 
 
-def _all_refs(checkpoint: Checkpoint) -> list[TensorRef]:
+def _all_refs(checkpoint: Checkpoint) -> list[tuple[str, TensorRef]]:
     """Tensors of the layout's files, then of the weight files beside them."""
-    from contract.files.tensors import TensorTable
-
-    return [*checkpoint.tensors.values(), *TensorTable(checkpoint.extra).values()]
+    return [*checkpoint.tensors.items(), *TensorTable(checkpoint.extra).items()]
 
 
 def _config(checkpoint: Checkpoint, limits: Limits) -> tuple[Mapping[str, Json] | None, list[Check]]:

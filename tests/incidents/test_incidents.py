@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -32,6 +33,18 @@ def run(case: Case, folder: Path, *, broken: bool) -> Report:
     return check_spec(spec, target=target, integrity=case.integrity, engines=engines, flags=case.flags)
 
 
+TWINS: dict[object, Report] = {}
+
+
+def twin(case: Case) -> Report:
+    """The report of the clean twin; cases that start from the same files share it."""
+    key = (case.base, case.target, case.engines, case.integrity, repr(case.flags))
+    if key not in TWINS:
+        with TemporaryDirectory() as folder:
+            TWINS[key] = run(case, Path(folder), broken=False)
+    return TWINS[key]
+
+
 def spoken(report: Report, rule: str) -> list[Check]:
     return [c for c in report.checks if c.rule == rule and c.status in (Status.FAILED, Status.UNKNOWN)]
 
@@ -45,7 +58,7 @@ def test_fault_is_found(case: Case, tmp_path: Path) -> None:
     assert all(words in text for words in case.says), text
     assert all(c.fix for c in found if c.status is Status.FAILED)
     assert int(report.exit_code) == case.exit
-    clean = {c.message for c in spoken(run(case, tmp_path / "twin", broken=False), case.rule)}
+    clean = {c.message for c in spoken(twin(case), case.rule)}
     assert {c.message for c in found} - clean
     if case.exit == 1 and not case.warns:
         assert any(c.status is Status.FAILED for c in found)
@@ -54,8 +67,8 @@ def test_fault_is_found(case: Case, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_clean_twin_is_kept(case: Case, tmp_path: Path) -> None:
-    report = run(case, tmp_path, broken=False)
+def test_clean_twin_is_kept(case: Case) -> None:
+    report = twin(case)
     assert report.exit_code is ExitCode.KEPT, [
         f"{c.rule}: {c.message}" for c in report.checks if c.status in (Status.FAILED, Status.UNKNOWN)
     ]

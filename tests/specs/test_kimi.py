@@ -47,6 +47,7 @@ def duplicate(d: Drafter) -> None:
 
 FAULTS: dict[str, tuple[Callable[[Drafter], Any], str]] = {
     "the engine's ids instead of training's": (set_ids([3, 31, 59]), "recipe.config-ids"),
+    "aux states off": (lambda d: d.config["eagle_config"].update(use_aux_hidden_state=False), "recipe.use-aux-hidden-state"),
     "a direct map": (direct_map, "vocab.map-kind"),
     "a target id twice": (duplicate, "vocab.map-values"),
     "fc for four states": (set_tensor("fc.weight", "BF16", [7168, 4 * 7168]), "wiring.fc-width"),
