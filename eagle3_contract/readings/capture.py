@@ -83,7 +83,7 @@ def _captured(capture: Capture, state: State, family: Family, ids: Field) -> Fie
     if family.last and ids.value:
         last = resolve("=" + family.last, state)
         wanted = [layers if b == last else last if b == layers else b for b in wanted]
-    reachable = [b for b in range(highest + 1) if b in wanted]
+    reachable = sorted({int(b) for b in wanted if b == b // 1 and 0 <= b <= highest})
     order: list[Captured] = list(reachable) if capture.order is Order.ASCENDING else [int(b) for b in wanted if b in reachable]
     if family.final_norm_id is not None and isinstance(ids.value, list) and family.final_norm_id in ids.value:
         order = [FINAL_NORM, *order] if family.final_norm_first else [*order, FINAL_NORM]

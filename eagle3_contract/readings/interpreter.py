@@ -21,6 +21,23 @@ from eagle3_contract.readings.tensors import fates, place
 from eagle3_contract.readings.versions import in_force
 from eagle3_contract.readings.view import DrafterView, Target
 
+WHOLE = (
+    "hidden_size",
+    "target_hidden_size",
+    "layers",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "intermediate_size",
+    "vocab.size",
+    "vocab.draft_size",
+    "fc.count",
+    "window",
+    "rope.table_length",
+)
+"""Fields that every engine needs as whole numbers."""
+NONE_IS_AN_ANSWER = ("window", "rope.table_length")
+REAL = ("rms_norm_eps", "rope.theta", "logit_scale")
 _SERVE = "serve."
 _INNER = "capture."
 _VERSION = re.compile(r"\(\d+\.\d+")
@@ -91,8 +108,9 @@ def _facts(view: DrafterView) -> dict[str, Any]:
 
 def _proposed(config: Mapping[str, Any]) -> Any:
     """The token count that a speculators config proposes; MISSING if its structure is another one."""
-    methods = (config.get("speculators_config") or {}).get("proposal_methods") or [{}]
-    first = methods[0] if isinstance(methods, list) else {}
+    outer = config.get("speculators_config")
+    methods = outer.get("proposal_methods") if isinstance(outer, Mapping) else None
+    first = methods[0] if isinstance(methods, list) and methods else None
     return first.get("speculative_tokens", MISSING) if isinstance(first, Mapping) else MISSING
 
 
@@ -143,12 +161,24 @@ def _run_class(profile: Profile, cls: DraftClass, view: DrafterView, state: Stat
         if rule.field == "fc.count":
             state.fields[BOUNDARIES] = read_boundaries(profile.capture, state)
             state.facts["fed"] = count(state)
+    _typed(cls, state)
     placed = place(cls, view, state)
     state.tensors = {p.parameter for p in placed if p.parameter is not None and not p.shadowed}
     for rule in rules:
         if _needs_tensors(rule.field):
             state.apply(rule)
     return fates(profile, cls, placed, view, state)
+
+
+def _typed(cls: DraftClass, state: State) -> None:
+    """A size that is no number stops every engine: transformers' validation, or torch when the module is built."""
+    for names, kinds in ((WHOLE, (int,)), (REAL, (int, float))):
+        for name in names:
+            found = state.fields.get(name)
+            if found is None or not found.known or (found.value is None and name in NONE_IS_AN_ANSWER):
+                continue
+            if not isinstance(found.value, kinds):
+                state.faults.append(Fault(Phase.BUILD, f"TypeError: {name} is {found.value!r:.60}, no number", cls.source))
 
 
 def _needs_tensors(name: str) -> bool:

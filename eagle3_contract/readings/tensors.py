@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from eagle3_contract.readings.conditions import Mark, holds, total
+from eagle3_contract.readings.conditions import holds, total
 from eagle3_contract.readings.reading import TensorFate
 from eagle3_contract.readings.rules import DraftClass, Fate, Load, Name, NameOp, Param, Phase, Profile
 from eagle3_contract.readings.scope import Fault, State
 from eagle3_contract.readings.view import DrafterView, TensorHeader, dtype_name
 
+MOST_COPIES = 1024
+"""More layers or states than this are no drafter; parameters beyond are not listed, so that a hostile config cannot exhaust memory."""
 VOCABULARY_PADDING = 64
 """Rows of a vocabulary table are padded to a multiple of this (SGLang and vLLM, layers/vocab_parallel_embedding.py)."""
 TARGETS = frozenset({"target", "tied_to_target"})
@@ -38,16 +40,18 @@ class Placed:
 
 def slots(cls: DraftClass, state: State) -> dict[str, Slot]:
     """Every parameter the class may have, by name, whatever its condition says."""
-    layers = state.value("field:layers")
-    depth = layers if isinstance(layers, int) and not isinstance(layers, bool) else 1
+    depth = _copies(state.value("field:layers"), 1)
+    states = _copies(state.value("field:fc.count"), 0)
     found: dict[str, Slot] = {}
     for param in state.in_force(cls.params):
-        states = state.value("field:fc.count")
-        copies = range(depth) if "{i}" in param.name else range(states if isinstance(states, int) else 0) if "{k}" in param.name else (0,)
-        for i in copies:
+        for i in range(depth if "{i}" in param.name else states if "{k}" in param.name else 1):
             name = param.name.replace("{i}", str(i)).replace("{k}", str(i))
             found[name] = Slot(name, param, i if "{i}" in param.name else 0)
     return found
+
+
+def _copies(value: object, otherwise: int) -> int:
+    return min(value, MOST_COPIES) if isinstance(value, int) and not isinstance(value, bool) else otherwise
 
 
 def place(cls: DraftClass, view: DrafterView, state: State) -> list[Placed]:
@@ -133,7 +137,7 @@ def _shaped(profile: Profile, slot: Slot, item: Placed, state: State) -> tuple[F
     sizes = [total(s, state) for s in slot.param.shape]
     state.layer = 0
     plain = _cast(item, state)
-    if slot.param.load is Load.ANY or any(isinstance(s, Mark) for s in sizes):
+    if slot.param.load is Load.ANY or not all(isinstance(s, int) for s in sizes):
         return plain, None
     expected = tuple(int(s) for s in sizes)
     fate = _fits(profile, slot.param.load, item.header.shape, expected, state)

@@ -10,6 +10,27 @@ from eagle3_contract.readings.conditions import MISSING, UNKNOWN
 
 TEXT_CONFIGS = ("text_config", "llm_config", "language_config")
 """Where multimodal targets keep the sizes of their language model."""
+ARCHITECTURES: Mapping[str, str] = {
+    "deepseek_v2": "DeepseekV2ForCausalLM",
+    "deepseek_v3": "DeepseekV3ForCausalLM",
+    "deepseek_v32": "DeepseekV32ForCausalLM",
+    "gemma3_text": "Gemma3ForCausalLM",
+    "glm4_moe": "Glm4MoeForCausalLM",
+    "gpt_oss": "GptOssForCausalLM",
+    "kimi_k2": "DeepseekV3ForCausalLM",
+    "kimi_k25": "KimiK25ForConditionalGeneration",
+    "llama": "LlamaForCausalLM",
+    "llama4": "Llama4ForConditionalGeneration",
+    "minimax_m2": "MiniMaxM2ForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen2_moe": "Qwen2MoeForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM",
+    "qwen3_next": "Qwen3NextForCausalLM",
+    "qwen3_vl": "Qwen3VLForConditionalGeneration",
+}
+"""The class that published targets of a model_type name; only where a config names none (a contract states the model_type)."""
 CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
 """SGLang 0.5.23 utils/hf_transformers/common.py:668-674, in this order."""
 
@@ -66,7 +87,8 @@ class Target:
         """A value of the config, ``architecture`` (the first one) or ``context_length``; MISSING if absent."""
         if path == "architecture":
             names = self.config.get("architectures")
-            return names[0] if isinstance(names, Sequence) and not isinstance(names, str) and names else MISSING
+            named = names[0] if isinstance(names, Sequence) and not isinstance(names, str) and names else None
+            return named or ARCHITECTURES.get(str(self.config.get("model_type")), MISSING)
         if path == "context_length":
             return next((v for k in CONTEXT_KEYS if isinstance(v := self.get(k), int)), UNKNOWN)
         for holder in (self.config, *(self.config.get(k) for k in TEXT_CONFIGS)):
