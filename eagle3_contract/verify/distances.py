@@ -31,8 +31,8 @@ class Distances:
                 if slot.shape == reference.shape:
                     self._sums.setdefault((i, state), []).append(self._summary(slot, reference).median)
 
-    def own(self, slot: int, fed: Tensor, trained: Tensor | None) -> RowSummary | None:
-        """How far slot ``slot`` is from the state that training fed there; None if they cannot be compared."""
+    def own(self, fed: Tensor, trained: Tensor | None) -> RowSummary | None:
+        """How far a slot is from the state that training fed there; None if they cannot be compared."""
         if trained is None or fed.shape != trained.shape:
             return None
         return self._summary(fed, trained)

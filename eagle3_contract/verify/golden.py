@@ -30,9 +30,11 @@ import torch
 from torch import Tensor
 
 from contract.errors import InputRejected
+from contract.files.bundle_tensors import entries
 from contract.files.checkpoint import Checkpoint
 from contract.files.paths import Folder
 from contract.files.torch_tensors import load_tensor
+from contract.files.writing import write_safetensors
 from contract.findings import Check, Depth, Where
 from eagle3_contract.drafter.names import TARGET_EMBEDDING_NAMES
 from eagle3_contract.verify import rules
@@ -128,6 +130,31 @@ def read_golden(folder: Path, name: str) -> GoldenRows:
     )
     _check_shapes(golden)
     return golden
+
+
+def write_golden(
+    path: Path,
+    *,
+    input_ids_T: Tensor,
+    hidden_states_TC: Tensor,
+    logits_steps: Sequence[Tensor],
+    embedding_ids_L: Tensor | None = None,
+    embedding_rows_LH: Tensor | None = None,
+    position_ids_T: Tensor | None = None,
+    document_ids_T: Tensor | None = None,
+) -> None:
+    """Write a golden file atomically; shapes and dtypes as in the module docstring. Raises InputRejected if the place is unusable."""
+    tensors: dict[str, Tensor | None] = {
+        "input_ids": input_ids_T,
+        "hidden_states": hidden_states_TC,
+        "position_ids": position_ids_T,
+        "document_ids": document_ids_T,
+        "embedding_ids": embedding_ids_L,
+        "embedding_rows": embedding_rows_LH,
+        **{f"logits_step{step}": logits.to(torch.float32) for step, logits in enumerate(logits_steps)},
+    }
+    given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    write_safetensors(path, entries(given), {"format": FORMAT, "format_version": FORMAT_VERSION})
 
 
 def _embedding(path: Path, tensors: Mapping[str, Tensor]) -> dict[int, Tensor] | None:

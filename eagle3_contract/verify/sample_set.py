@@ -5,9 +5,13 @@ Legend: T tokens, K stored states, G target hidden size.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+from torch import Tensor
 
 from contract.errors import UserError
 from contract.files.paths import open_path
@@ -39,6 +43,31 @@ class SampleSet:
                     yield reader.load(file)
                 except UserError as error:
                     yield error
+
+
+class OtherSamples:
+    """Samples by name, read when they are asked for; the latest few are kept. For the question whose states a slot carries."""
+
+    KEPT: Final = 4
+
+    def __init__(self, samples: SampleSet, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._samples, self._limits = samples, limits
+        self._kept: OrderedDict[str, TrainingSample] = OrderedDict()
+
+    def names(self, besides: str, count: int) -> list[str]:
+        """At most ``count`` other samples: those that follow ``besides``, and around to the beginning."""
+        names = [p.relative_to(self._samples.root).as_posix() for p in self._samples.files]
+        at = names.index(besides) + 1 if besides in names else 0
+        return [n for n in names[at:] + names[:at] if n != besides][:count]
+
+    def state(self, name: str, index: int) -> Tensor:
+        """Stored state ``index`` [T, G] of a sample. Raises like ``SampleReader.load``, or IndexError if it stores fewer."""
+        if name not in self._kept:
+            with SampleReader(allow_pickle=self._samples.allow_pickle, root=self._samples.root, limits=self._limits) as reader:
+                self._kept[name] = reader.load(self._samples.root / name)
+            if len(self._kept) > self.KEPT:
+                self._kept.popitem(last=False)
+        return self._kept[name].states_THk[index]
 
 
 def open_samples(

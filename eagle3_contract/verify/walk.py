@@ -1,0 +1,339 @@
+"""The pass over samples and requests: each sample once through both paths, one in memory at a time.
+
+Legend: T tokens, G target hidden size, DV draft vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from contract.errors import UserError
+from contract.files.bundle import Bundle
+from contract.findings import Depth, Json, Where
+from contract.jsonio import load_json_file
+from contract.limits import Limits
+from contract.numerics.tolerance import Tolerance
+from contract.requests import VerifyRequest
+from contract.statement import fact
+from eagle3_contract.drafter.taps import Recorder
+from eagle3_contract.drafter.weights import WeightSource
+from eagle3_contract.model.load import LoadedContract
+from eagle3_contract.model.spec import Contract
+from eagle3_contract.model.states import State
+from eagle3_contract.model.wiring import Reading
+from eagle3_contract.trainers.sample import TrainingSample
+from eagle3_contract.verify import rules, state_rules
+from eagle3_contract.verify.bounds import state_bounds
+from eagle3_contract.verify.capture_set import Captured, Requests, belongs
+from eagle3_contract.verify.collect import Findings
+from eagle3_contract.verify.distances import Distances
+from eagle3_contract.verify.divergence import PathComparison, bound_for, compare_paths, first_parting, path_checks
+from eagle3_contract.verify.figures import (
+    PathFigures,
+    claim_checks,
+    coverage_check,
+    definition_of,
+    floor_check,
+    path_figures_checks,
+)
+from eagle3_contract.verify.inference import InferenceReading, inference_reading
+from eagle3_contract.verify.metrics import TargetTokens
+from eagle3_contract.verify.paths import Path as DraftPath
+from eagle3_contract.verify.paths import try_build
+from eagle3_contract.verify.sample_set import OtherSamples, SampleSet, layout_problem, stored_states
+from eagle3_contract.verify.states import Named, SlotVerdict, judge_request, state_checks
+from eagle3_contract.verify.target_tokens import ARGMAX_EXTRA, TargetHead, recorded
+
+OTHERS: Final = 8
+"""Other samples, or other requests, that a slot may be taken for."""
+DEFAULT_STEPS: Final = 3
+MAX_STEPS: Final = 16
+TARGET_NEEDED: Final = "drafter.target-needed"
+
+
+@dataclass(kw_only=True, eq=False)
+class Walk:
+    """One pass. Everything but the inputs is filled by ``run``."""
+
+    loaded: LoadedContract
+    request: VerifyRequest
+    found: Findings
+    measurements: dict[str, Json]
+    provenance: dict[str, Json]
+    reading: Reading
+    source: WeightSource
+    target: WeightSource | None
+    samples: SampleSet | None
+    bundle: Bundle | None
+    device: torch.device
+    limits: Limits
+    verdicts: list[SlotVerdict] = field(default_factory=list)
+    comparisons: list[PathComparison] = field(default_factory=list)
+    covered: int = 0
+    counted: int = 0
+    no_target: UserError | str | None = None
+    engine: InferenceReading | None = None
+    train_path: DraftPath | None = None
+    infer_path: DraftPath | None = None
+
+    def __post_init__(self) -> None:
+        self.steps, drafts = steps_and_drafts(self.loaded.contract)
+        self.training, self.inference = PathFigures(self.steps, drafts), PathFigures(self.steps, drafts)
+        self.definition = definition_of(self.loaded)
+        self.distances = Distances(self.reading.recipe)
+        self.bounds = state_bounds(self.loaded.contract, self.bundle)
+        self.others = OtherSamples(self.samples, self.limits) if self.samples is not None else None
+        self.head = self._head()
+
+    def run(self) -> None:
+        """Walk, and add every check."""
+        self.train_path = self._path(self.reading, "under the contract")
+        if self.train_path is not None:
+            self.found.add(rules.RUNNABLE.passed("the drafter runs under the contract"))
+        requests: Requests | None = None
+        if self.bundle is not None:
+            self.found.add(*belongs(self.bundle, self.loaded))
+            requests = Requests(self.bundle)
+            self._open_inference(self.bundle)
+        if self.samples is not None:
+            self._walk_samples(self.samples, requests)
+        if requests is not None:
+            self._walk_rest(requests)
+        self._conclude()
+
+    def _path(self, reading: Reading, how: str) -> DraftPath | None:
+        path, error = try_build(reading, self.source, self.target, self.device)
+        if error is not None:
+            message = f"the drafter does not run {how}: {error.message}"
+            needed = error.rule == TARGET_NEEDED
+            check = (
+                rules.RUNNABLE.undecided(message, at=Depth.VERIFY, fix=error.fix)
+                if needed
+                else rules.RUNNABLE.failed(message, fix=error.fix)
+            )
+            self.found.add(check)
+        return path
+
+    def _open_inference(self, bundle: Bundle) -> None:
+        self.engine = inference_reading(bundle.manifest, self.loaded, self.reading, target=self.request.target)
+        self.provenance["capture"] = dict(self.engine.provenance)
+        reading = self.engine.reading
+        if reading is None:
+            self.found.add(rules.RUNNABLE.undecided(str(self.engine.problem), at=Depth.VERIFY))
+        elif reading.wiring == self.reading.wiring and self.train_path is not None:
+            self.infer_path = DraftPath(reading, self.train_path.drafter)
+        elif reading.wiring.states == len(self.reading.recipe):
+            self.infer_path = self._path(reading, f"as {reading.reader} reads it")
+
+    def _head(self) -> TargetHead | None:
+        if self.target is None or self.request.target is None:
+            return None
+        try:
+            return TargetHead.load(self.target, load_json_file(Path(self.request.target) / "config.json"))
+        except UserError as error:
+            self.no_target = error
+            return None
+
+    def _walk_samples(self, samples: SampleSet, requests: Requests | None) -> None:
+        hidden = self.reading.wiring.target_hidden_size
+        read = 0
+        for sample in samples.read(limits=self.limits):
+            if isinstance(sample, UserError):
+                self.found.error(sample, "alignment")
+                continue
+            problem = layout_problem(sample, samples, hidden)
+            if problem is not None:
+                self.found.add(problem)
+                continue
+            read += 1
+            captured: Captured | None = None
+            if requests is not None:
+                captured, checks = requests.take(sample.name, sample.input_ids_T)
+                self.found.add(*checks)
+            stored = {state: sample.states_THk[i] for state, i in stored_states(sample, samples).items()}
+            self._one(sample, stored, captured, partial(self._other_samples, sample.name))
+        if read:
+            self.found.add(
+                rules.SAMPLES_THERE.passed(f"{read} samples were read", actual=read),
+                rules.SAMPLES_LAYOUT.passed(f"{read} samples store {len(samples.stored)} states each, as the contract says"),
+            )
+
+    def _walk_rest(self, requests: Requests) -> None:
+        """Requests that repeat no sample: the boundaries that they record stand for the states of training."""
+        rest = requests.rest()
+        for captured in rest:
+            stored = {state: captured.load(name) for state, name in captured.states.items() if state in self.reading.recipe}
+            name = captured.request.id
+            if not captured.states:
+                self.found.add(
+                    state_rules.RECIPE.undecided(
+                        f"request {name} repeats no sample and records no boundary: nothing to compare its slots with",
+                        at=Depth.VERIFY,
+                        where=Where(sample=name),
+                    )
+                )
+                continue
+            states = tuple(stored[s] for s in self.reading.recipe if s in stored)
+            sample = TrainingSample(
+                name=name, file=name, format="capture", input_ids_T=captured.input_ids, loss_mask_T=None, states_THk=states
+            )
+            self._one(sample, stored, captured, partial(_other_requests, rest, captured, self.reading.recipe))
+
+    def _one(
+        self, sample: TrainingSample, stored: Mapping[State, Tensor], captured: Captured | None, others: partial[Iterator[Named]]
+    ) -> None:
+        """One sample on the training path; with a request also on the inference path, and the two compared.
+
+        Args:
+            sample: tokens, mask, last state.
+            stored: the states of training by name, [T, G] each.
+            captured: the request with the same tokens.
+            others: gives states of other documents, for attribution.
+        """
+        target = self._target_tokens(sample, captured)
+        ours = Recorder() if captured is not None else None
+        logits = None
+        if self.train_path is not None and all(s in stored for s in self.reading.recipe):
+            states = [stored[s] for s in self.reading.recipe]
+            logits = self.train_path.run(sample.input_ids_T, states, self.steps, document_ids_T=sample.document_ids_T, taps=ours)
+            self._count(self.training, sample, logits, target)
+        if captured is None:
+            return
+        slots = [captured.load(name) for name in captured.slots]
+        self._shapes(sample, slots)
+        named = [Named(state, partial(_itself, x)) for state, x in stored.items()]
+        named += [Named(state, partial(captured.load, name)) for state, name in captured.states.items() if state not in stored]
+        named += others()
+        self.verdicts += judge_request(sample.name, slots, self.reading.recipe, named, self.bounds, norm_weights=self._norm_weights())
+        self.distances.add(slots, stored, captured)
+        if self.infer_path is not None and logits is not None and ours is not None:
+            self._inference(sample, stored, slots, logits, ours, target)
+
+    def _inference(
+        self,
+        sample: TrainingSample,
+        stored: Mapping[State, Tensor],
+        slots: Sequence[Tensor],
+        logits: Sequence[Tensor],
+        ours: Recorder,
+        target: TargetTokens | None,
+    ) -> None:
+        assert self.infer_path is not None
+        theirs = Recorder()
+        try:
+            got = self.infer_path.run(sample.input_ids_T, slots, self.steps, document_ids_T=sample.document_ids_T, taps=theirs)
+        except UserError as error:
+            message = f"{sample.name}: the drafter does not run on the captured states: {error.message}"
+            self.found.add(rules.RUNNABLE.failed(message, fix=error.fix))
+            return
+        self._count(self.inference, sample, got, target)
+        apart = [self.distances.own(x, stored.get(state)) for x, state in zip(slots, self.reading.recipe, strict=False)]
+        bound = bound_for([a.median for a in apart if a is not None], [a.worst for a in apart if a is not None])
+        limit = self.loaded.contract.tolerances.logits
+        if limit is not None:
+            bound = Tolerance(min(bound.median, limit), min(bound.worst, limit), "contract")
+        parting = first_parting(ours, theirs, bound)
+        self.comparisons.append(compare_paths(sample.name, logits, got, bound, parting))
+
+    def _count(self, figures: PathFigures, sample: TrainingSample, logits: Sequence[Tensor], target: TargetTokens | None) -> None:
+        assert self.train_path is not None
+        targets_D = self.train_path.drafter.target_ids.cpu()
+        figures.add(sample.name, logits, targets_D, sample.input_ids_T, sample.loss_mask_T, target, self.definition)
+        if figures is self.training and target is not None and sample.loss_mask_T is not None:
+            mask_T = sample.loss_mask_T.bool()
+            self.covered += int(torch.isin(target.full[mask_T], targets_D).sum())
+            self.counted += int(mask_T.sum())
+
+    def _target_tokens(self, sample: TrainingSample, captured: Captured | None) -> TargetTokens | None:
+        """The target's tokens in the trainer's own way: from the last state through the head, else as recorded."""
+        stated = self.loaded.contract.training.target_state
+        normed, by_trainer = fact(stated.normed), fact(stated.norm_applied_by_trainer)
+        if self.head is not None and sample.last_TG is not None and normed.known and by_trainer.known and self.train_path is not None:
+            norm = not normed.value and bool(by_trainer.value)
+            return self.head.tokens(sample.last_TG, self.train_path.drafter.target_ids.cpu(), norm=norm)
+        found = recorded(sample.extras.get(ARGMAX_EXTRA), sample.tokens)
+        if found is None and captured is not None:
+            found = recorded(captured.greedy, sample.tokens)
+        if found is None and self.no_target is None:
+            self.no_target = "neither the target's head nor its recorded argmax is at hand"
+        return found
+
+    def _shapes(self, sample: TrainingSample, slots: Sequence[Tensor]) -> None:
+        due = [sample.tokens, self.reading.wiring.target_hidden_size]
+        for i, slot in enumerate(slots):
+            if list(slot.shape) != due:
+                self.found.add(
+                    state_rules.SHAPE.failed(
+                        f"{sample.name}: slot {i} has shape {list(slot.shape)}, training's states have {due}",
+                        expected=due,
+                        actual=list(slot.shape),
+                        where=Where(slot=i, sample=sample.name),
+                    )
+                )
+        if len(slots) != len(self.reading.recipe):
+            self.found.add(
+                state_rules.SLOT_COUNT.failed(
+                    f"{sample.name}: {len(slots)} slots are fed, the contract has {len(self.reading.recipe)} states",
+                    expected=len(self.reading.recipe),
+                    actual=len(slots),
+                    where=Where(sample=sample.name),
+                )
+            )
+
+    def _other_samples(self, sample: str) -> Iterator[Named]:
+        """States of other samples, of the recipe's own boundaries: what a mixed-up batch would feed."""
+        if self.others is None or self.samples is None:
+            return
+        for name in self.others.names(sample, OTHERS):
+            for state, index in zip(self.reading.recipe, self.samples.picked, strict=True):
+                yield Named(state, partial(self.others.state, name, index), sample=name)
+
+    def _norm_weights(self) -> dict[str, Tensor]:
+        return {} if self.head is None else {"the target's final norm": self.head.norm_G.float()}
+
+    def _conclude(self) -> None:
+        reason, fix = ("", None) if self.engine is None else (self.engine.reason, self.engine.fix)
+        if self.verdicts:
+            self.measurements["distances"] = self.distances.as_measurement()
+        for name, figures in (("training_path", self.training), ("inference_path", self.inference)):
+            if figures.lengths:
+                self.measurements[name] = figures.as_measurement()
+        claimed = fact(self.loaded.contract.training.metrics.accuracy)
+        if claimed.known:
+            self.measurements["claimed"] = {"accuracy": list(claimed.value)}
+        self.found.add(*state_checks(self.verdicts, self.reading.recipe, reason=reason, fix=fix))
+        if self.comparisons and self.engine is not None and self.engine.reading is not None:
+            self.found.add(*path_checks(self.comparisons, reader=self.engine.reading.reader))
+        if self.samples is not None and self.train_path is not None:
+            self.found.add(*claim_checks(self.loaded, self.training, self.no_target))
+            self.found.add(*coverage_check(self.loaded, self.covered, self.counted))
+        self.found.add(*path_figures_checks(self.training, self.inference))
+        last, path = (self.inference, "inference") if self.inference.lengths else (self.training, "training")
+        self.found.add(*floor_check(self.loaded, last, path))
+
+
+def _other_requests(rest: Sequence[Captured], besides: Captured, recipe: Sequence[State]) -> Iterator[Named]:
+    """States of other requests, as ``Walk._other_samples``."""
+    for other in [c for c in rest if c is not besides][:OTHERS]:
+        for state in recipe:
+            if state in other.states:
+                yield Named(state, partial(other.load, other.states[state]), sample=other.request.id)
+
+
+def _itself(x: Tensor) -> Tensor:
+    return x
+
+
+def steps_and_drafts(contract: Contract) -> tuple[int, int]:
+    """Steps to run, and drafts per round of the chain: as many as the contract claims, accepts and serves."""
+    claimed, k, served = fact(contract.training.metrics.accuracy), fact(contract.acceptance.k), fact(contract.serving.steps)
+    drafts = k.value if k.known else served.value if served.known else DEFAULT_STEPS
+    drafts = max(1, min(int(drafts), MAX_STEPS))
+    return max(drafts, min(len(claimed.value), MAX_STEPS) if claimed.known else 0), drafts

@@ -1,0 +1,125 @@
+"""What an engine may feed instead of the trained states: each has its own finding, and the clean twin is kept."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from contract.findings import ExitCode, Status
+from eagle3_contract.model.states import Recipe
+from verify.scenario import Scenario, dump, failed, spoil
+
+Tensors = dict[str, Tensor]
+
+
+def test_clean_capture_is_kept(clean: Scenario, right: Path) -> None:
+    report = clean.verify(right)
+    assert report.exit_code is ExitCode.KEPT, dump(report)
+    assert {"states.recipe", "states.slot", "paths.logits", "samples.listed"} <= {c.rule for c in report.checks if c.status == "passed"}
+
+
+def test_seed_incident_names_all_slots_and_both_lists(clean: Scenario) -> None:
+    report = clean.verify(clean.capture((3, 5, 8), "seed"))
+    assert report.exit_code is ExitCode.VIOLATED
+    (recipe,) = [c for c in report.checks if c.rule == "states.recipe" and c.status is Status.FAILED]
+    assert (recipe.expected, recipe.actual) == ([0, 3, 5], [3, 5, 8])
+    for words in ("[0, 3, 5]", "[3, 5, 8]", "slot 0 carries boundary 3", "slot 1 carries boundary 5", "slot 2 carries boundary 8"):
+        assert words in recipe.message
+    (step0, *_) = [c for c in report.checks if c.rule == "paths.logits"]
+    assert "fc_in of step 0" in step0.message
+
+
+@pytest.mark.parametrize(
+    ("recipe", "rule"),
+    [
+        ((3, 0, 5), "states.order"),
+        ((5, 3, 0), "states.order"),
+        ((1, 4, 6), "states.off-by-one"),
+        ((0, 2, 4), "states.off-by-one"),
+        ((0, 3, 3), "states.duplicate-slot"),
+        ((5, 5, 5), "states.duplicate-slot"),
+        ((0, 3, 4), "states.recipe"),
+        ((0, 3, "final_norm"), "states.normed"),
+        ((0, 3), "states.slot-count"),
+        ((0, 3, 5, 8), "states.slot-count"),
+    ],
+)
+def test_another_recipe_is_named(clean: Scenario, recipe: Recipe, rule: str) -> None:
+    report = clean.verify(clean.capture(recipe, "-".join(map(str, recipe))))
+    assert report.exit_code is ExitCode.VIOLATED, dump(report)
+    assert rule in failed(report), dump(report)
+
+
+def slot(index: int, change: Callable[[Tensor], Tensor]) -> Callable[[str, Tensors], Tensors]:
+    return lambda _, tensors: {**tensors, f"slot.{index}": change(tensors[f"slot.{index}"])}
+
+
+def rms(x: Tensor) -> Tensor:
+    return x * torch.rsqrt(x.pow(2).mean(1, keepdim=True) + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule", "words"),
+    [
+        (slot(1, lambda x: torch.roll(x, 1, 0)), "states.shifted", "boundary 3"),
+        (slot(0, lambda x: torch.cat([x[1:], x[-1:]])), "states.shifted", "boundary 0"),
+        (slot(2, lambda x: x * 1.75), "states.scaled", "1.75"),
+        (slot(2, rms), "states.normed", "boundary 5"),
+        (slot(1, torch.zeros_like), "states.empty", "zero"),
+        (slot(1, lambda x: torch.cat([x[:, :16], torch.zeros_like(x[:, 16:])], 1)), "states.partial", "boundary 3"),
+        (slot(1, lambda x: x[torch.randperm(len(x), generator=torch.Generator().manual_seed(1))]), "states.shifted", "boundary 3"),
+        (slot(2, lambda x: torch.cat([x[:9], -x[9:10], x[10:]])), "states.rows", "row 9"),
+        (slot(2, lambda x: torch.randn(x.shape, generator=torch.Generator().manual_seed(2))), "states.unexplained", "nothing explains"),
+        (slot(0, lambda x: torch.where(torch.arange(len(x))[:, None] == 4, torch.nan, x)), "states.rows", "row 4"),
+    ],
+)
+def test_spoilt_slot_has_its_own_finding(
+    clean: Scenario, right: Path, tmp_path: Path, change: Callable[[str, Tensors], Tensors], rule: str, words: str
+) -> None:
+    report = clean.verify(spoil(right, tmp_path / "spoilt", change))
+    assert report.exit_code is ExitCode.VIOLATED, dump(report)
+    found = [c for c in report.checks if c.rule == rule and c.status is Status.FAILED]
+    assert found, dump(report)
+    assert any(words in c.message for c in found), [c.message for c in found]
+    assert all(c.fix and c.expected is not None for c in found)
+
+
+def test_states_of_another_prompt_in_one_slot(clean: Scenario, right: Path, tmp_path: Path) -> None:
+    """s0 and s1 have one length; s1's states in one slot of s0."""
+    from contract.files.bundle import open_bundle
+    from contract.files.torch_tensors import load_tensor
+
+    foreign = load_tensor(open_bundle(right).request("r1").tensors["slot.2"])
+    report = clean.verify(spoil(right, tmp_path / "mixed", lambda r, t: {**t, "slot.2": foreign} if r == "r0" else t))
+    assert report.exit_code is ExitCode.VIOLATED
+    (found,) = [c for c in report.checks if c.rule == "states.other-sample"]
+    assert "of s1.safetensors" in found.message
+    assert found.where is not None
+    assert (found.where.slot, found.where.sample) == (2, "s0.safetensors")
+
+
+def test_tokens_of_another_prompt(clean: Scenario, right: Path, tmp_path: Path) -> None:
+    change = lambda r, t: {**t, "input_ids": (t["input_ids"] + 1) % 96} if r == "r2" else t  # noqa: E731
+    report = clean.verify(spoil(right, tmp_path / "tokens", change))
+    assert report.exit_code is ExitCode.VIOLATED
+    assert "capture.prompt" in failed(report)
+
+
+def test_capture_without_one_sample(clean: Scenario, right: Path, tmp_path: Path) -> None:
+    report = clean.verify(spoil(right, tmp_path / "short", lambda r, t: t, requests=["r0", "r2"]))
+    assert report.exit_code is ExitCode.VIOLATED
+    assert "capture.samples" in failed(report)
+
+
+def test_capture_alone_is_judged_by_its_own_sweep(scenario: Scenario, right: Path) -> None:
+    scenario.rewrite(lambda c: c["training"].update(samples={"path": None, "count": 0, "states": [0, 3, 5], "manifest": {}}))
+    shutil.rmtree(scenario.samples)
+    kept = scenario.verify(right)
+    assert kept.exit_code is ExitCode.KEPT, dump(kept)
+    wrong = scenario.verify(scenario.capture((3, 5, 8)))
+    assert "states.recipe" in failed(wrong), dump(wrong)
