@@ -2,7 +2,8 @@
 
 A *path* names a value by namespace: ``cfg:eagle_config.norm_before_fc`` (the drafter's config as the engine holds it),
 ``target:vocab_size``, ``flag:speculative_num_steps``, ``field:fc.count`` (an earlier field of this reading), ``tensor:fc.weight`` (whether
-the file feeds that engine parameter), ``file:d2t.min``. ``=H*K`` is a sum of products over the profile's symbols.
+the file feeds that engine parameter), ``file:d2t.min``. ``=H*K`` is a sum of products over the profile's symbols; on the
+right of a test, ``@file:name`` is the value of a path.
 """
 
 from __future__ import annotations
@@ -114,11 +115,12 @@ OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     ">": lambda left, right: _less(right, left),
     "in": lambda left, right: left in right,
     "contains": lambda left, right: right in left,
+    "names": lambda left, right: isinstance(left, str) and left.rstrip("/").rpartition("/")[2].lower() == right,
     "no multiple of": lambda left, right: _number(left) and _number(right) and left > right > 0 and left % right != 0,
     "not in": lambda left, right: left not in right,
     "is": lambda left, right: isinstance(left, {"dict": dict, "float": float, "str": str, "list": list}[right]),
 }
-_FALSE_WHEN_MISSING = frozenset({"truthy", "null", "==", "<", ">", "in", "is", "contains", "no multiple of"})
+_FALSE_WHEN_MISSING = frozenset({"truthy", "null", "==", "<", ">", "in", "is", "contains", "names", "no multiple of"})
 
 
 def holds(condition: Condition, scope: Scope) -> bool | None:
@@ -143,7 +145,9 @@ def _test(test: Test, scope: Scope) -> bool | None:
         return (left is not MISSING) == (test.op == "present")
     if left is MISSING:
         return test.op not in _FALSE_WHEN_MISSING
-    right = resolve(test.right, scope) if isinstance(test.right, str) and test.right[:1] == "=" else test.right
+    right = test.right
+    if isinstance(right, str) and right[:1] in ("=", "@"):
+        right = resolve(right.removeprefix("@"), scope)
     if right is UNKNOWN:
         return None
     return OPERATORS[test.op](left, right)

@@ -45,7 +45,7 @@ def flags(row: dict[str, Any]) -> dict[str, Any]:
     """The default call with the row's flags over it; ``__unset__`` leaves a flag out."""
     merged = _merge(CALLS[row["engine"]], row["flags"])
     if merged.get("model") == "$DRAFT":
-        merged["serves_the_drafter"] = True
+        merged["model"] = row["id"]
     overrides = merged.get("json_model_override_args")
     if isinstance(overrides, str):
         merged["json_model_override_args"] = json.loads(overrides)

@@ -12,10 +12,12 @@ from eagle3_contract.readings.profiles.sglang_drafters import (
     BASE,
     EAGLE3,
     FINAL,
+    HAS_MTP,
     HOOK,
     IDS,
     LLAMA,
     LLAMA_CLASS,
+    LONGER_ALLOWED,
     MLA_CLASS,
     UTILS,
     WORKER,
@@ -44,6 +46,7 @@ SERVE = (
         source=f"{AUX}:183",
         choices=(
             Key(path="flag:speculative_algorithm", hit=Hit.NOT_NULL, turn=Turn.UPPER),
+            default(None, "no --speculative-algorithm: the drafter is not used", when=Check("flag:speculative_algorithm", "null")),
             default("EAGLE3", "assumed: no serving flags were given"),
         ),
     ),
@@ -144,7 +147,7 @@ GUARDS = (
         error="RuntimeError: the index names shard files that are missing",
     ),
     Guard(
-        when=Check("field:rope.context", "<", "=CTX"),
+        when=every(Check("field:rope.context", "<", "=CTX"), Not(LONGER_ALLOWED)),
         phase=Phase.CONFIG,
         source="configs/model_config.py:1295-1318",
         error="ValueError: the target's context_length is greater than the drafter's max_position_embeddings",
@@ -211,7 +214,7 @@ GUARDS = (
         error="ValueError: the input is longer than the model's context length (steps * topk tokens are reserved)",
     ),
     Guard(
-        when=Check("flag:speculative_draft_model_path", "null"),
+        when=every(Check("flag:speculative_draft_model_path", "null"), Check("target:architecture", "not in", HAS_MTP)),
         phase=Phase.ATTACH,
         source=f"{WORKER}:360",
         error="AttributeError: the target's class has no attribute 'hot_token_id' (no draft path: the target is its own drafter)",

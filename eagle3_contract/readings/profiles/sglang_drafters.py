@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eagle3_contract.readings.conditions import Not, absent, any_of, equal, every, present, truthy, unlike
+from eagle3_contract.readings.conditions import Not, absent, any_of, equal, every, less, one_of, present, truthy, unlike
 from eagle3_contract.readings.conditions import Test as Check
 from eagle3_contract.readings.profiles.common import (
     attention_params,
@@ -42,6 +42,15 @@ HOOK, WORKER, UTILS = "arg_groups/speculative_hook.py", "speculative/eagle_worke
 IDS = "cfg:eagle_config.eagle_aux_hidden_state_layer_ids"
 EAGLE3 = equal("field:serve.algorithm", "EAGLE3")
 FINAL = "the algorithm is not EAGLE3: the target's normed last state is fed, as for EAGLE-1"
+LONGER_ALLOWED = one_of("flag:env.SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", "1", "true", "True")
+LENGTHENED = Value(
+    value="@serve.context_length",
+    when=every(LONGER_ALLOWED, less("cfg:max_position_embeddings", "=CTX")),
+    rule="overridden by the target's context length, as the environment allows it",
+    source="configs/model_config.py:1306-1312",
+)
+HAS_MTP = ("DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "Glm4MoeForCausalLM", "Glm4MoeLiteForCausalLM", "GlmMoeDsaForCausalLM")
+"""Targets that are their own drafter where no path is given (arg_groups/speculative_hook.py:1112-1140)."""
 AUTO_TREE = ("LlamaForCausalLM", "Grok1ForCausalLM", "Grok1VForCausalLM")
 
 FC_APPLIED = Rule(
@@ -218,7 +227,7 @@ LLAMA_CLASS = DraftClass(
             ),
         ),
         *rope_rules(f"{BASE}:322-327"),
-        Rule(field="rope.table_length", choices=(Key(path="cfg:max_position_embeddings"), default(8192)), source=f"{BASE}:333"),
+        Rule(field="rope.table_length", choices=(LENGTHENED, Key(path="cfg:max_position_embeddings"), default(8192)), source=f"{BASE}:333"),
         Rule(
             field="rope.rotary_dim",
             choices=(fixed("=PART*D", when=present("cfg:rope_parameters.partial_rotary_factor")), fixed("@head_dim")),

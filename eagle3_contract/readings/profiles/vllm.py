@@ -36,6 +36,7 @@ SERVE = (
         choices=(
             Key(path=f"{SPEC}.method", hit=Hit.NOT_NULL),
             default("eagle3", "from the speculators config", when=SERVED),
+            default(None, "no speculative_config: the drafter is not used", when=Check(SPEC, "null")),
             default("eagle3", "assumed: no serving flags were given", when=absent(SPEC)),
             default("eagle", "guessed from the folder's name", when=Check("file:name", "contains", "eagle-")),
             default("eagle3", "guessed from the folder's name", when=Check("file:name", "contains", "eagle3")),
@@ -163,7 +164,7 @@ GUARDS = (
         error="ValueError: this speculators algorithm is no EAGLE-3 drafter",
     ),
     Guard(
-        when=Check("field:serve.draft_tokens", "null"),
+        when=every(Check("field:serve.draft_tokens", "null"), unlike("field:serve.method", None)),
         phase=Phase.FLAGS,
         source=f"{CONFIG}:1478-1482",
         error="ValueError: A speculative model was provided, but `num_speculative_tokens` was not provided",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eagle3_contract.readings.conditions import Not, absent, any_of, equal, every, less, present, truthy, unlike
+from eagle3_contract.readings.conditions import Not, absent, any_of, equal, every, less, present, unlike
 from eagle3_contract.readings.conditions import Test as Check
 from eagle3_contract.readings.profiles.common import attention_params, hard_coded, layer_params, norms_list, rope_rules
 from eagle3_contract.readings.rules import (
@@ -30,7 +30,7 @@ V1, V2 = "v1/worker/gpu_model_runner.py", "v1/worker/gpu/spec_decode/eagle/eagle
 ALGOS = "transformers_utils/configs/speculators/algos.py"
 TOP, NESTED = "cfg:eagle_aux_hidden_state_layer_ids", "cfg:eagle_config.eagle_aux_hidden_state_layer_ids"
 SPEC = "flag:speculative_config"
-SERVED = truthy("flag:serves_the_drafter")
+SERVED = Check("flag:model", "names", "@file:name")
 NO_AUX = every(present("cfg:eagle_config.use_aux_hidden_state"), Check("cfg:eagle_config.use_aux_hidden_state", "falsy"))
 MAPPED = unlike("=DV", "=TV")
 ON_CPU = equal("flag:device", "cpu")
