@@ -34,6 +34,7 @@ COMMANDS: Final[Mapping[str, type]] = MappingProxyType(
         "verify": requests.VerifyRequest,
         "diff": requests.DiffRequest,
         "export": requests.ExportRequest,
+        "card": requests.CardRequest,
         "demo": requests.DemoRequest,
     }
 )
@@ -172,6 +173,22 @@ def contract_schema(kind: Kind) -> dict[str, Json]:
         id=f"urn:eagle3-contract:contract:{kind.name}:{NEWEST_SCHEMA_VERSION}",
         title=f"Contract of the kind {kind.name}, version {NEWEST_SCHEMA_VERSION}",
     )
+
+
+def waivers_schema() -> dict[str, Json]:
+    """The JSON Schema of the waivers file, for editors."""
+    from contract.structs.schema import json_schema
+    from contract.waivers.model import WaiverFile
+
+    return json_schema(WaiverFile, id="urn:eagle3-contract:waivers:1", title="Waivers of a contract, version 1")
+
+
+def policy_schema() -> dict[str, Json]:
+    """The JSON Schema of the policy file, for editors."""
+    from contract.policy.model import PolicyFile
+    from contract.structs.schema import json_schema
+
+    return json_schema(PolicyFile, id="urn:eagle3-contract:policy:1", title="Organisation policy, version 1")
 
 
 @lru_cache(maxsize=1)

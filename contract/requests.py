@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from contract.limits import DEFAULT_LIMITS, Limits
+
 Integrity: TypeAlias = Literal["headers", "values", "digests"]
 Executor: TypeAlias = Literal["local", "ray"]
 
@@ -35,13 +37,19 @@ class ShowRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest:
-    """``contract check``: files, and the engines' reading of them, against the contract."""
+    """``contract check``: files, and the engines' reading of them, against the contract.
+
+    ``limits`` and ``ceilings`` are the organisation's (contract.policy): limits on what is read, and the largest value of each of the
+    contract's tolerances. They only ever tighten.
+    """
 
     spec: str
     engines: tuple[str, ...] = ()
     target: str | None = None
     serve_args: Mapping[str, str] = field(default_factory=dict)
     integrity: Integrity = "headers"
+    limits: Limits = DEFAULT_LIMITS
+    ceilings: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +94,7 @@ class DraftRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest:
-    """``contract verify``: training path against inference path."""
+    """``contract verify``: training path against inference path. ``integrity``, ``limits`` and ``ceilings`` as in ``CheckRequest``."""
 
     spec: str
     samples: str | None = None
@@ -99,6 +107,9 @@ class VerifyRequest:
     executor: Executor = "local"
     fail_fast: bool = False
     allow_pickle: bool = False
+    integrity: Integrity = "headers"
+    limits: Limits = DEFAULT_LIMITS
+    ceilings: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +131,15 @@ class ExportRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CardRequest:
+    """``contract card``: what a model card says about the drafter. ``engines`` are those to serve on; empty for all that are read."""
+
+    spec: str
+    engines: tuple[str, ...] = ()
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DemoRequest:
     """``contract demo``: the embedded pair. ``keep`` is a folder to leave the files in; None for a temporary one."""
 
@@ -136,5 +156,6 @@ Request: TypeAlias = (
     | VerifyRequest
     | DiffRequest
     | ExportRequest
+    | CardRequest
     | DemoRequest
 )

@@ -10,8 +10,11 @@ from contract.files.bundle_rules import RULES as BUNDLE_RULES
 from contract.files.rules import RULES as FILE_RULES
 from contract.findings import Rule, Severity
 from contract.kinds import load_kinds
+from contract.policy.rules import POLICY_RULES
+from contract.settings.rules import SETTINGS_RULES
 from contract.source.rules import SOURCE_RULES
 from contract.structs.problems import STRUCT_RULES
+from contract.waivers.rules import WAIVER_RULES
 
 _USAGE: Final = "A command line that does not make sense must not verify something else instead."
 

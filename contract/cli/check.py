@@ -7,6 +7,7 @@ from typing import cast
 
 import click
 
+from contract.cli.gate_options import policy_option
 from contract.cli.params import Output, engines_option, formats_option, serve_args_option, target_option
 from contract.cli.perform import perform_request
 from contract.kinds import kind_of_spec
@@ -25,6 +26,7 @@ from contract.requests import CheckRequest, Integrity
     show_default=True,
     help="How much of the weights to read: headers only, sampled values, or every byte.",
 )
+@policy_option
 @formats_option
 def command(
     spec: str,

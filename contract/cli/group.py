@@ -9,7 +9,8 @@ from typing import Final
 
 import click
 
-from contract.errors import ToolError
+from contract.cli.say import say_error
+from contract.errors import ToolError, UserError
 from contract.kinds import COMMANDS as KIND_COMMANDS
 from contract.kinds import kind_names, load_kind, provides
 
@@ -25,8 +26,13 @@ SUMMARIES: Final[Mapping[str, str]] = MappingProxyType(
         "diff": "Say what changed between two contracts.",
         "export": "Write the drafter's folder as an engine must find it.",
         "demo": "Verify the embedded pair, then replay the incident.",
+        "guard": "Verify, then start the server, or refuse to.",
+        "card": "Write the model card's section about the drafter.",
+        "upgrade": "Bring a contract to the newest version of the file.",
         "explain": "Say what a rule guards against.",
         "schema": "Print the JSON Schema of the contract file or of the report.",
+        "config": "Print the configuration, and where each value comes from.",
+        "completion": "Print the completion script of a shell.",
         "doctor": "Say what is installed and what is missing.",
         "version": "Print the version.",
     }
@@ -60,7 +66,39 @@ class ContractGroup(click.Group):
             near = get_close_matches(args[0], self.list_commands(ctx), n=1)
             hint = f"did you mean {near[0]}?" if near else "`contract --help` lists the commands"
             ctx.fail(f"no command {args[0]!r}; {hint}")
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        _configure(ctx, name)
+        return name, command, rest
+
+
+def _configure(ctx: click.Context, name: str | None) -> None:
+    """Let the configuration stand in for flags that are not given.
+
+    Raises:
+        ConfigurationWrong: nothing in a wrong configuration is used.
+    """
+    from contract.settings.options import CONFIGURABLE
+
+    if name not in CONFIGURABLE or ctx.resilient_parsing:
+        return
+    from contract.settings import defaults_of, effective
+
+    try:
+        ctx.default_map = {name: defaults_of(name, effective())}
+    except UserError as error:
+        raise ConfigurationWrong(error) from error
+
+
+class ConfigurationWrong(click.ClickException):
+    """The configuration is wrong, told as every other error."""
+
+    def __init__(self, error: UserError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+    def show(self, file: object = None) -> None:
+        del file
+        say_error(self.error)
 
 
 def _is_offered(name: str) -> bool:

@@ -8,11 +8,13 @@ from typing import Final
 
 from contract.answers import Result
 from contract.cli.emit import emit
+from contract.cli.gate_options import policies
 from contract.cli.params import Output
 from contract.cli.say import checks_of, say_error, say_fault
 from contract.errors import ToolError, UserError
 from contract.findings import Check, Json
-from contract.kinds import Kind, execute
+from contract.gate import judge
+from contract.kinds import Kind
 from contract.reporting import Report
 from contract.requests import Request
 
@@ -45,8 +47,11 @@ def perform(command: str, body: Callable[[], Result], outputs: Sequence[Output],
 
 
 def perform_request(kind: Callable[[], Kind], command: str, request: Request, outputs: Sequence[Output]) -> int:
-    """Let a kind execute a request. The kind is found inside, so that a contract that cannot be read is told like every other fault."""
-    return perform(command, lambda: execute(kind(), request), outputs, subject=subject_of(request))
+    """Let a kind execute a request, and judge its report under policy and waivers (contract.gate).
+
+    The kind is found inside, so that a contract that cannot be read is told like every other fault.
+    """
+    return perform(command, lambda: judge(kind(), request, policies=policies), outputs, subject=subject_of(request))
 
 
 def subject_of(request: Request) -> dict[str, Json]:

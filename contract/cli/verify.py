@@ -7,6 +7,7 @@ from typing import cast
 
 import click
 
+from contract.cli.gate_options import policy_option
 from contract.cli.logs import configure_logs, log_options
 from contract.cli.params import Output, allow_pickle_option, device_option, formats_option, serve_args_option
 from contract.cli.perform import perform_request
@@ -27,6 +28,7 @@ from contract.requests import Executor, VerifyRequest
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failed check.")
 @allow_pickle_option
 @log_options
+@policy_option
 @formats_option
 def command(
     spec: str,

@@ -19,7 +19,7 @@ def render(report: Report, style: Style) -> str:
     fallback = str(report.subject.get("spec") or report.subject.get("drafter") or "contract.yaml")
     seen: Counter[str] = Counter()
     issues = []
-    for check in [*groups.failed, *groups.rejected, *groups.undecided, *groups.noticed]:
+    for check in [*groups.failed, *groups.rejected, *groups.undecided, *groups.noticed, *groups.waived]:
         identity = f"{check.rule}\0{check.where}"
         issues.append(_issue(check, fallback, _fingerprint(f"{identity}\0{seen[identity]}")))
         seen[identity] += 1
@@ -48,6 +48,8 @@ def _entry(description: str, name: str, fingerprint: str, severity: str, path: s
 def _severity(check: Check) -> str:
     if check.status is Status.FAILED or check.rejected:
         return "critical"
+    if check.status is Status.WAIVED:
+        return "info"
     return "major" if check.required else "minor" if check.severity is not Severity.NOTE else "info"
 
 
