@@ -125,7 +125,7 @@ class DraftConfig:
                 return MISSING, Origin.DEFAULT
         if mark:
             self.read.add(self.key(path.rsplit(".", 1)[0] if path.rsplit(".", 1)[-1].isdigit() else path))
-        return value, self.origins.get(path, Origin.KEY)
+        return value, self.origins.get(path) or self.origins.get(path.partition(".")[0], Origin.KEY)
 
     def key(self, path: str) -> str:
         """The key in the file behind a path (``transformer_layer_config.hidden_size``)."""
@@ -153,12 +153,12 @@ def build_config(
     """
     layered = speculators is not None and "speculators_model_type" in raw
     config = _unfold(raw, speculators, copies) if layered and speculators is not None else DraftConfig(values=dict(raw))
-    for key, value in overrides.items():
-        config.values[key], config.origins[key] = value, Origin.FLAG
     if class_defaults and not layered:
         config.defaults = dict(CLASS_DEFAULTS.get(str(raw.get("model_type")), {}))
         _derive(config)
     _rope(config, rope_parameters)
+    for key, value in overrides.items():  # attributes of the finished config: rope_theta comes too late to be seen
+        config.values[key], config.origins[key] = value, Origin.FLAG
     return config
 
 

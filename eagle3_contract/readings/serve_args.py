@@ -160,6 +160,6 @@ def _settled(engine: str, flags: dict[str, Any]) -> dict[str, Any]:
     key = SPECULATES.get(engine)
     if key is not None:
         flags.setdefault(key, None)
-    if engine == "sglang" and flags[key] is not None:
+    if engine == "sglang" and flags["speculative_algorithm"] is not None:
         flags.setdefault("speculative_draft_model_path", None)
     return flags

@@ -17,11 +17,31 @@ from eagle3_contract.readings.text import reading_text
 from eagle3_contract.readings.view import DrafterView, Target
 from tests.readings.drafters import config, headers, target
 
-KEYS = sorted(config()) + [
-    "eagle_aux_hidden_state_layer_ids", "eagle_config", "num_aux_hidden_states", "num_aux_layers", "target_hidden_size", "fc_norm", "use_aux_norm",
-    "norm_before_fc", "norm_output", "bias", "attention_bias", "mlp_bias", "rope_scaling", "rope_parameters", "sliding_window", "layer_types",
-    "dflash_config", "target_layer_ids", "n_predict", "speculators_model_type", "speculators_config", "transformer_layer_config",
-]  # fmt: skip
+MORE = (
+    "eagle_aux_hidden_state_layer_ids",
+    "eagle_config",
+    "num_aux_hidden_states",
+    "num_aux_layers",
+    "target_hidden_size",
+    "fc_norm",
+    "use_aux_norm",
+    "norm_before_fc",
+    "norm_output",
+    "bias",
+    "attention_bias",
+    "mlp_bias",
+    "rope_scaling",
+    "rope_parameters",
+    "sliding_window",
+    "layer_types",
+    "dflash_config",
+    "target_layer_ids",
+    "n_predict",
+    "speculators_model_type",
+    "speculators_config",
+    "transformer_layer_config",
+)
+KEYS = (*config(), *MORE)
 NESTED = [
     "eagle_aux_hidden_state_layer_ids",
     "use_aux_hidden_state",

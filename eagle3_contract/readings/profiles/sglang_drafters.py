@@ -287,6 +287,13 @@ LLAMA_CLASS = DraftClass(
     unknown=(Unknown(fate=Fate.DROPPED),),
     guards=(
         Guard(
+            when=every(truthy("cfg:eagle_config"), Not(Check("cfg:eagle_config", "is", "dict"))),
+            since="0.5.12",
+            phase=Phase.BUILD,
+            source=f"{LLAMA}:158",
+            error="AttributeError: eagle_config is no mapping",
+        ),
+        Guard(
             when=Check("cfg:target_hidden_size", "null"),
             phase=Phase.BUILD,
             source=f"{LLAMA}:151-154",

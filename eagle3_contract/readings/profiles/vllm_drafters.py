@@ -248,5 +248,5 @@ MLA_CLASS = DraftClass(
     ),
     names=tuple(n for n in NAMES if n.text != "mask_hidden"),
     unknown=UNEXPECTED,
-    guards=MAP_GUARDS[:2],
+    guards=MAP_GUARDS[:3],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eagle3_contract.readings.conditions import Not, absent, any_of, equal, every, less, present, unlike
+from eagle3_contract.readings.conditions import Not, absent, any_of, equal, every, less, present, truthy, unlike
 from eagle3_contract.readings.conditions import Test as Check
 from eagle3_contract.readings.profiles.common import attention_params, hard_coded, layer_params, norms_list, rope_rules
 from eagle3_contract.readings.rules import (
@@ -240,6 +240,13 @@ UNEXPECTED = (
     ),
 )
 MAP_GUARDS = (
+    Guard(
+        when=every(truthy("cfg:eagle_config"), Not(Check("cfg:eagle_config", "is", "dict"))),
+        since="0.12.0",
+        phase=Phase.BUILD,
+        source=f"{LLAMA}:161",
+        error="AttributeError: eagle_config is no mapping",
+    ),
     Guard(
         when=every(
             equal("field:vocab.present", True), any_of(Check("file:d2t.highest", ">", "=V-1"), Check("file:d2t.lowest", "<", "=0-V"))
