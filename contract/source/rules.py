@@ -29,6 +29,12 @@ SOURCE_RULES: Final[tuple[Rule, ...]] = (
         "Keep only the contract in this file.",
     ),
     _rule(
+        "path-escape",
+        "The folders that a contract names lie in its own",
+        "A contract comes from strangers like the checkpoint does; a path out of its folder would make the verifier read other files.",
+        "Name a folder below the contract file, without `..`.",
+    ),
+    _rule(
         "encoding",
         "The contract is UTF-8 without a byte order mark",
         "Other encodings make one file read differently by different programs.",

@@ -28,8 +28,10 @@ class Path:
 
     @classmethod
     def build(cls, reading: Reading, source: WeightSource, target: WeightSource | None, device: torch.device) -> Path:
-        """Load the drafter under a reading. Raises like ``Drafter``."""
-        return cls(reading, Drafter(reading.wiring, source, target_source=target, device=device))
+        """Load the drafter under a reading, its vocab map too. Raises like ``Drafter`` and ``Drafter.target_ids``."""
+        path = cls(reading, Drafter(reading.wiring, source, target_source=target, device=device))
+        _ = path.drafter.target_ids
+        return path
 
     def run(
         self,

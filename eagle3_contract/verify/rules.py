@@ -162,6 +162,36 @@ CAPTURE_PROMPT: Final = _rule(
     "alignment",
 )
 
+GOLDEN_MALFORMED: Final = _rule(
+    "golden.malformed",
+    "A golden file holds what its format says",
+    "Rows that cannot be read prove nothing, and rows read in a lenient way could prove anything.",
+    "Write the file with the trainer's stamp, in the format of docs/golden-format.md.",
+    "files",
+)
+TARGET_HEAD: Final = _rule(
+    "target.head",
+    "The target's logits can be computed from its stored last state",
+    "Training accuracy is agreement with the target's own argmax. For families whose head is not known to be plain (caps, scales) "
+    "it is not guessed.",
+    "Give samples that record target_argmax, or a capture that records the target's greedy tokens.",
+    "metric",
+)
+OFFERED: Final = _rule(
+    "verify.not-offered",
+    "This version does what is asked for",
+    "What is not implemented is refused, and not passed over.",
+    "See the message for what to use instead.",
+    "tool",
+)
+ENGINE_WIRING: Final = _rule(
+    "drafter.engine-wiring",
+    "The drafter can be run as the engine reads it",
+    "An engine that refuses the checkpoint, or whose runners differ, has no single wiring to run.",
+    "See `contract read` for what the engine makes of the drafter; name one runner.",
+    "wiring",
+)
+
 RULES: Final = (
     *STATE_RULES,
     GOLDEN_LOGITS,
@@ -182,4 +212,8 @@ RULES: Final = (
     CAPTURE_DRAFTER,
     CAPTURE_SAMPLES,
     CAPTURE_PROMPT,
+    GOLDEN_MALFORMED,
+    TARGET_HEAD,
+    OFFERED,
+    ENGINE_WIRING,
 )

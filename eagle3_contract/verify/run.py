@@ -186,9 +186,9 @@ class _Verification:
             from eagle3_contract.engines.run import capture_now
 
             if request.target is None:
-                raise UsageError("an engine needs the target", rule="cli.target-needed", fix="Give the target's folder with --target.")
+                raise UsageError("an engine needs the target", rule="engine.target-needed", fix="Give the target's folder with --target.")
             if samples is None:
-                raise UsageError("nothing to run: there are no samples", rule="cli.samples-needed", fix="Give samples with --samples.")
+                raise UsageError("nothing to run: there are no samples", rule="engine.samples-needed", fix="Give samples with --samples.")
             folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="contract-capture-"))
             out = capture_now(
                 self.loaded,

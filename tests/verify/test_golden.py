@@ -32,7 +32,7 @@ def oracle_logits(scenario: Scenario) -> tuple[Tensor, Tensor, list[Tensor], Ten
     ids_T = token_rows()[0]
     states = scenario.target.forward(ids_T).states
     hidden_TC = torch.cat([states[s] for s in RECIPE], dim=-1)
-    run = Oracle(wiring, stored, {"embed_tokens.weight": embedding}).run(ids_T, hidden_TC, STEPS)
+    run = Oracle(wiring, stored, {"model.embed_tokens.weight": embedding}).run(ids_T, hidden_TC, STEPS)
     logits = []
     for step in range(STEPS):
         out = torch.full((len(ids_T) - 1, wiring.draft_vocab_size), float("nan"))
