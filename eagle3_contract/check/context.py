@@ -51,6 +51,7 @@ class DrafterView:
         files: every file of the folder, by its relative name; ``complete`` is False if something could not be listed or read, so that
             absence proves nothing.
         d2t, t2d: values of the map and the mask; None if not stored or not read.
+        rows: ``rows(tensor, indices)`` reads rows of a matrix as they are asked for, or None if it cannot; only used from ``values`` on.
         sample: ``sample(tensor)`` reads some rows of a float tensor as float32, or None if it cannot; only used from ``values`` on.
         digest: ``digest(file)`` is ``sha256:...`` of a file; only used at ``digests``.
     """
@@ -62,13 +63,21 @@ class DrafterView:
     complete: bool = True
     d2t: NDArray[Any] | None = None
     t2d: NDArray[Any] | None = None
+    rows: Callable[[StoredTensor, Sequence[int]], NDArray[Any] | None] | None = None
     sample: Callable[[StoredTensor], NDArray[Any] | None] | None = None
     digest: Callable[[str], str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetFacts:
-    """What ``--target`` told. ``source`` is the path, as messages call it; None means that the config does not say."""
+    """What ``--target`` told. None means that it does not say.
+
+    Attributes:
+        source: the path, as messages call it.
+        config: its config.json.
+        embedding_rows, fingerprint: of its weights, where they are there.
+        rows: ``rows(canonical name, indices)`` reads rows of its embedding or head; None if its weights are not there.
+    """
 
     source: str
     config: Mapping[str, Json]
@@ -78,6 +87,8 @@ class TargetFacts:
     vocab_size: int | None
     tokenizer_sha256: str | None = None
     embedding_rows: int | None = None
+    fingerprint: str | None = None
+    rows: Callable[[str, Sequence[int]], NDArray[Any] | None] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -94,6 +94,7 @@ def open_drafter(
         complete=not any(p.error is not None for p in checkpoint.problems),
         d2t=values.get(D2T),
         t2d=values.get(T2D),
+        rows=lambda tensor, indices: read_rows(refs[tensor], indices),
         sample=lambda tensor: _sample(refs[tensor]),
         digest=lambda name: f"sha256:{checkpoint.sha256(name)}",
     )
@@ -161,5 +162,14 @@ def _sample(ref: TensorRef) -> NDArray[Any] | None:
     if ref.nbytes <= SAMPLE_BYTES:
         return _array(ref)
     rows = min(ref.shape[0], max(2, SAMPLE_BYTES // ref.row_bytes))
-    chosen = sorted({round(i * (ref.shape[0] - 1) / (rows - 1)) for i in range(rows)})
-    return _decode(ref, ref.read_rows(chosen), (len(chosen), *ref.shape[1:]))
+    return read_rows(ref, spread(ref.shape[0], rows))
+
+
+def spread(count: int, wanted: int) -> list[int]:
+    """At most ``wanted`` (two or more) indices below ``count``, spread evenly, the first and the last among them."""
+    return sorted({round(i * (count - 1) / (wanted - 1)) for i in range(wanted)})
+
+
+def read_rows(ref: TensorRef, indices: Sequence[int]) -> NDArray[Any] | None:
+    """Rows of a tensor in the order asked; None for a dtype that numpy lacks. Raises InputRejected if the file changed meanwhile."""
+    return _decode(ref, ref.read_rows(indices), (len(indices), *ref.shape[1:]))

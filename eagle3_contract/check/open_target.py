@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from contract.errors import InputRejected
 from contract.files.checkpoint import Checkpoint
 from contract.files.paths import open_path
+from contract.files.tensors import TensorRef
 from contract.findings import Where
 from contract.jsonio import load_json_file
 from contract.limits import DEFAULT_LIMITS, Limits
 from eagle3_contract.check.context import TargetFacts
+from eagle3_contract.check.open_drafter import read_rows
 from eagle3_contract.check.target import NOT_OBJECT
-from eagle3_contract.drafter.names import TARGET_EMBEDDING_NAMES
+from eagle3_contract.drafter.names import EMBEDDING
+from eagle3_contract.model.fingerprint import fingerprint
+from eagle3_contract.model.target_names import TARGET_EMBEDDING_NAMES, TARGET_HEAD_NAMES, first_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 TEXT_PARTS: Final = ("text_config", "llm_config", "language_config", "thinker_config")
 """Where multimodal targets keep the decoder's keys."""
@@ -39,6 +46,7 @@ def read_target(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> TargetF
         )
     text = text_part(config)
     names = {f.name for f in folder.iterdir()} if folder else set()
+    weights = Checkpoint.open(place, limits=limits).tensors if any(n.endswith(".safetensors") for n in names) else {}
     return TargetFacts(
         source=str(path),
         config=config,
@@ -47,7 +55,9 @@ def read_target(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> TargetF
         hidden_size=_size(text.get("hidden_size")),
         vocab_size=_size(text.get("vocab_size")),
         tokenizer_sha256=_tokenizer(folder) if folder and "tokenizer.json" in names else None,
-        embedding_rows=_embedding_rows(folder, limits) if folder and any(n.endswith(".safetensors") for n in names) else None,
+        embedding_rows=_embedding_rows(weights),
+        fingerprint=fingerprint(weights),
+        rows=(lambda name, indices: _rows(weights, name, indices)) if weights else None,
     )
 
 
@@ -75,7 +85,15 @@ def _tokenizer(folder: Path) -> str:
         return f"sha256:{opened.sha256()}"
 
 
-def _embedding_rows(folder: Path, limits: Limits) -> int | None:
-    tensors = Checkpoint.open(folder, limits=limits).tensors
-    name = next((n for n in TARGET_EMBEDDING_NAMES if n in tensors), None)
+def _embedding_rows(tensors: Mapping[str, TensorRef]) -> int | None:
+    name = first_of(TARGET_EMBEDDING_NAMES, tensors)
     return tensors[name].shape[0] if name and tensors[name].shape else None
+
+
+def _rows(tensors: Mapping[str, TensorRef], name: str, indices: Sequence[int]) -> NDArray[Any] | None:
+    """Rows of the embedding or head; a target without a head ties it to the embedding. None beyond the table."""
+    embedding = first_of(TARGET_EMBEDDING_NAMES, tensors)
+    found = embedding if name == EMBEDDING else first_of(TARGET_HEAD_NAMES, tensors) or embedding
+    if found is None or len(tensors[found].shape) != 2 or not indices or not 0 <= min(indices) <= max(indices) < tensors[found].shape[0]:
+        return None
+    return read_rows(tensors[found], indices)

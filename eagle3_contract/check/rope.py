@@ -140,9 +140,9 @@ def _rotary_dim(ctx: CheckContext) -> Check:
     if head_dim is None:
         return ROTARY_DIM.undecided("the contract does not say head_dim", where=ctx.place("wiring", "head_dim"))
     share = factor[0].value if factor else 1.0
-    if isinstance(share, bool) or not isinstance(share, int | float):
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
         return ROTARY_DIM.failed(
-            f"partial_rotary_factor is {said(share)}, not a number", actual=share, where=ctx.config_place(factor[0].key)
+            f"partial_rotary_factor is {said(share)}, no share of a head", actual=share, where=ctx.config_place(factor[0].key)
         )
     key = factor[0].key if factor else "partial_rotary_factor"
     return agree(ctx, ROTARY_DIM, path, int(head_dim * share), found_in=f"config.json ({key} {said(share)})", where=ctx.config_place(key))

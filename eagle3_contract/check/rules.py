@@ -8,6 +8,7 @@ from contract.findings import Rule
 from eagle3_contract.check import (
     config_numerics,
     config_sizes,
+    content,
     digests,
     dtypes,
     files_accounted,
@@ -42,6 +43,7 @@ MODULES = (
     unread_keys,
     dtypes,
     weights,
+    content,
     target,
     statements,
     reading,

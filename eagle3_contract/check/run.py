@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -13,8 +14,10 @@ from contract.limits import DEFAULT_LIMITS, Limits
 from contract.reporting import Report
 from contract.requests import CheckRequest
 from contract.structs import SpecInvalid
+from contract.waivers import waivers_path
 from eagle3_contract.check.config_numerics import check_config_numerics
 from eagle3_contract.check.config_sizes import check_config_sizes
+from eagle3_contract.check.content import check_content
 from eagle3_contract.check.context import CheckContext, DrafterView, Integrity, TargetFacts
 from eagle3_contract.check.digests import check_digests
 from eagle3_contract.check.dtypes import check_dtypes
@@ -55,6 +58,7 @@ ALL: Final[tuple[RuleSet, ...]] = (
     check_unread_keys,
     check_dtypes,
     check_weights,
+    check_content,
     check_target,
     check_statements,
 )
@@ -62,12 +66,32 @@ ALL: Final[tuple[RuleSet, ...]] = (
 
 def check(request: CheckRequest) -> Report:
     """The body of ``contract check``. Never raises a ``UserError``: what was unusable is in the report (exit 2)."""
-    return check_spec(
+    rejected: list[Check] = []
+    flags: dict[str, Mapping[str, Any]] = {}
+    for engine in request.engines:
+        try:
+            flags[engine] = _flags(request, engine)
+        except UserError as error:
+            rejected.append(check_from_error(error, dimension="flags"))
+    report = check_spec(
         request.spec,
         target=request.target,
         integrity=Integrity[request.integrity.upper()],
         engines=request.engines,
+        flags=flags,
+        limits=request.limits,
     )
+    return replace(report, checks=[*report.checks, *rejected]) if rejected else report
+
+
+def _flags(request: CheckRequest, engine: str) -> Mapping[str, Any]:
+    """The serving flags that were given for an engine, under its full reference or its bare name."""
+    arguments = request.serve_args.get(engine) or request.serve_args.get(engine.partition("==")[0].partition("[")[0])
+    if not arguments:
+        return {}
+    from eagle3_contract.readings.serve_args import parse_serve_args  # only where flags are given
+
+    return parse_serve_args(engine, arguments)
 
 
 def check_spec(
@@ -128,6 +152,8 @@ def check_loaded(
             loaded.drafter_folder, loaded.contract.drafter.files, other_files=beside, allow_pickle=allow_pickle, limits=limits
         )
         yield from opened.problems
+        if integrity >= Integrity.VALUES:
+            yield from (found.as_check() for found in opened.checkpoint.cross_check())
     except UserError as error:
         yield check_from_error(error)
     missing = DrafterView(folder=str(loaded.drafter_folder), config=None, tensors=(), files=frozenset(), complete=False)
@@ -151,7 +177,7 @@ def _beside(loaded: LoadedContract) -> frozenset[str]:
     """Names in the drafter's folder that the contract itself accounts for: its own file, its waivers, golden rows, samples."""
     contract = loaded.contract
     samples = contract.training.samples
-    names = [loaded.path.name, *(f"{samples.path or '.'}/{name}" for name in samples.manifest)]
+    names = [loaded.path.name, waivers_path(loaded.path).name, *(f"{samples.path or '.'}/{name}" for name in samples.manifest)]
     if contract.golden is not None:
         names.append(contract.golden.file)
     home, drafter = loaded.folder.resolve(), loaded.drafter_folder.resolve()

@@ -38,6 +38,13 @@ TOKENIZER: Final = _rule(
     "tokenizer", "The target's tokenizer is that of the contract", "pairing",
     "Token ids mean other text under another tokenizer.json; the states of training are then states of other text.", _OTHER,
 )  # fmt: skip
+FINGERPRINT: Final = _rule(
+    "fingerprint",
+    "The target has the weights of the contract",
+    "pairing",
+    "A fine-tuned, merged or re-quantised target has the same sizes and other states; the drafter's acceptance goes silently.",
+    _OTHER,
+)
 NAME: Final = Rule(
     id="target.verifier-name",
     title="The verifier that config.json names is the target of the contract",
@@ -55,7 +62,7 @@ NOT_OBJECT: Final = _rule(
     "Point --target to the target's folder or its config.json.",
 )
 """Under this rule ``open_target`` refuses the file."""
-RULES: Final = (MODEL_TYPE, LAYERS, HIDDEN, VOCAB, TOKENIZER, NAME, NOT_OBJECT)
+RULES: Final = (MODEL_TYPE, LAYERS, HIDDEN, VOCAB, TOKENIZER, FINGERPRINT, NAME, NOT_OBJECT)
 
 
 def check_target(ctx: CheckContext) -> Iterator[Check]:
@@ -63,7 +70,7 @@ def check_target(ctx: CheckContext) -> Iterator[Check]:
     yield from _name(ctx)
     facts = ctx.target
     if facts is None:
-        for rule in (MODEL_TYPE, LAYERS, HIDDEN, VOCAB, TOKENIZER):
+        for rule in (MODEL_TYPE, LAYERS, HIDDEN, VOCAB, TOKENIZER, FINGERPRINT):
             yield rule.skipped("no --target was given")
         return
     for rule, path, value in (
@@ -77,6 +84,12 @@ def check_target(ctx: CheckContext) -> Iterator[Check]:
         yield TOKENIZER.undecided(f"{facts.source} has no tokenizer.json to compare", required=False)
     else:
         yield _fact(ctx, facts, TOKENIZER, ("target", "tokenizer_sha256"), facts.tokenizer_sha256)
+    if facts.fingerprint is None:
+        yield FINGERPRINT.skipped(f"{facts.source} has no weights to take a fingerprint of")
+    elif not ctx.stated("target", "fingerprint").known:
+        yield FINGERPRINT.undecided(f"the contract has no fingerprint; the target's is {facts.fingerprint}", required=False)
+    else:
+        yield _fact(ctx, facts, FINGERPRINT, ("target", "fingerprint"), facts.fingerprint)
 
 
 def _fact(ctx: CheckContext, facts: TargetFacts, rule: Rule, path: tuple[str, ...], value: Any) -> Check:

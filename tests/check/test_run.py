@@ -205,3 +205,41 @@ def test_check_imports_neither_torch_nor_transformers(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+STEPS = "python -m sglang.launch_server --speculative-algorithm EAGLE3 --speculative-num-steps {} --speculative-eagle-topk 1 --speculative-num-draft-tokens {}"
+
+
+@pytest.mark.parametrize("name", ["sglang", "sglang==0.5.23"])
+def test_serving_flags_of_the_seed(name: str, tmp_path: Path) -> None:
+    """One step at topk 1 limits sixteen draft tokens to two, with one warning line of the engine."""
+    spec = str(pair().write(tmp_path))
+    kept = check(CheckRequest(spec=spec, engines=("sglang==0.5.23",), serve_args={name: STEPS.format(3, 4)}))
+    assert kept.exit_code is ExitCode.KEPT, failures(kept)
+    report = check(CheckRequest(spec=spec, engines=("sglang==0.5.23",), serve_args={name: STEPS.format(1, 16)}))
+    said = [c.message for c in report.checks if c.rule == "reading.serve" and c.status is Status.FAILED]
+    assert report.exit_code is ExitCode.VIOLATED
+    assert any("steps 1" in m for m in said)
+    assert any("draft_tokens 2" in m for m in said)
+
+
+def test_unreadable_serving_flags_are_rejected_and_the_rest_is_checked(tmp_path: Path) -> None:
+    report = check(CheckRequest(spec=str(pair().write(tmp_path)), engines=("sglang==0.5.23",), serve_args={"sglang": "--x 'open"}))
+    assert report.exit_code is ExitCode.UNUSABLE
+    assert any(c.rule == "reading.boundaries" and c.status is Status.PASSED for c in report.checks)
+
+
+def test_worst_runner_counts(tmp_path: Path) -> None:
+    """Nested ids are right for neither runner of vLLM here; a top-level list is right for both."""
+    engines = ("vllm==0.32.0",)
+    good = pair(boundaries=(0, 3, 5), ids=(0, 3, 5), layout="flat").write(tmp_path / "good")
+    assert check_spec(good, engines=engines).exit_code is ExitCode.KEPT
+    nested = pair(boundaries=(0, 3, 5), ids=(0, 3, 5)).write(tmp_path / "nested")
+    found = [c for c in check_spec(nested, engines=engines).checks if c.rule == "reading.boundaries"]
+    assert {(c.evidence["engine"], c.status) for c in found} == {("vllm[v1]==0.32.0", Status.PASSED), ("vllm[v2]==0.32.0", Status.FAILED)}
+
+
+def test_waivers_beside_the_contract_are_accounted_for(tmp_path: Path) -> None:
+    spec = pair().write(tmp_path)
+    (tmp_path / "contract.waivers.yaml").write_text("schema_version: 1\nwaivers: []\n")
+    assert check_spec(spec).exit_code is ExitCode.KEPT

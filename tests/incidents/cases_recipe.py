@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from factory import Pair, Tensor, pair, tiny
 
+from contract.files.checkpoint import Checkpoint
 from contract.files.writing import write_safetensors
+from eagle3_contract.check.context import Integrity
+from eagle3_contract.model.fingerprint import fingerprint
+from eagle3_contract.model.wiring import Owner
 from incidents.case import Case, both, setting, without
 
 TARGET = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 8, "hidden_size": 32, "vocab_size": 96}
+EMPTY_OBJECT = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+"""Digest of a tokenizer.json that holds {}."""
 IDS = "config.eagle_config.eagle_aux_hidden_state_layer_ids"
 
 
@@ -87,14 +94,46 @@ def target(**changes: Any) -> Any:
     return write
 
 
+def target_tensors() -> dict[str, Tensor]:
+    rng = np.random.default_rng(11)
+    shapes = {"model.embed_tokens.weight": (96, 32), "lm_head.weight": (96, 32), "model.norm.weight": (32,)}
+    return {n: Tensor(rng.standard_normal(s).astype(np.float32), "bfloat16") for n, s in shapes.items()}
+
+
 def target_folder(folder: Path) -> Path:
-    """A target's folder with a tokenizer and an embedding."""
+    """A target's folder with a tokenizer and its weights."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(TARGET))
     (folder / "tokenizer.json").write_text("{}")
-    rows = Tensor(np.ones((96, 32), dtype=np.float32), "bfloat16")
-    write_safetensors(folder / "model.safetensors", {"model.embed_tokens.weight": rows.encoded()})
+    write_safetensors(folder / "model.safetensors", {n: t.encoded() for n, t in target_tensors().items()})
     return folder
+
+
+def with_target_rows() -> Pair:
+    """Embedding and head are the target's: a copy, and the rows of the draft vocabulary."""
+    made = pair(tiny(embedding=Owner.OWN))
+    theirs = target_tensors()
+    ids = made.tensors["d2t"].values + np.arange(24)
+    made.tensors["embed_tokens.weight"] = theirs["model.embed_tokens.weight"]
+    made.tensors["lm_head.weight"] = Tensor(theirs["lm_head.weight"].values[ids], "bfloat16")
+    made.contract["tensors"]["embed_tokens.weight"]["content"] = "target_copy"
+    made.contract["tensors"]["lm_head.weight"]["content"] = "target_rows"
+    with TemporaryDirectory() as folder:
+        write_safetensors(Path(folder) / "model.safetensors", {n: t.encoded() for n, t in theirs.items()})
+        made.contract["target"]["fingerprint"] = fingerprint(Checkpoint.open(folder).tensors)
+    made.contract["target"]["tokenizer_sha256"] = EMPTY_OBJECT
+    return made
+
+
+def pruned_by_offset(p: Pair) -> None:
+    """TorchSpec's prune: rows picked by d2t[i] instead of i + d2t[i]."""
+    rows = target_tensors()["lm_head.weight"].values[p.tensors["d2t"].values]
+    p.tensors["lm_head.weight"] = Tensor(rows, "bfloat16")
+
+
+def random_embedding(p: Pair) -> None:
+    values = np.random.default_rng(2).standard_normal((96, 32)).astype(np.float32)
+    p.tensors["embed_tokens.weight"] = Tensor(values, "bfloat16")
 
 
 def list_as_config(folder: Path) -> Path:
@@ -106,7 +145,7 @@ def list_as_config(folder: Path) -> Path:
 
 def with_tokenizer() -> Pair:
     made = pair()
-    made.contract["target"]["tokenizer_sha256"] = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+    made.contract["target"]["tokenizer_sha256"] = EMPTY_OBJECT
     return made
 
 
@@ -250,4 +289,38 @@ CASES = (
         exit=0,
     ),
     Case(name="target-config-is-a-list", rule="target.config-not-object", target=target(), broken_target=list_as_config, exit=2),
+    Case(
+        name="another-checkpoint-of-the-target",
+        rule="target.fingerprint",
+        base=with_target_rows,
+        target=target_folder,
+        change=setting("contract.target.fingerprint", "sha256:" + "4" * 64),
+    ),
+    Case(
+        name="head-pruned-by-offset",
+        rule="tensors.content",
+        base=with_target_rows,
+        target=target_folder,
+        integrity=Integrity.VALUES,
+        change=pruned_by_offset,
+        says=("target_rows",),
+    ),
+    Case(
+        name="random-embedding-exported",
+        rule="tensors.content",
+        base=with_target_rows,
+        target=target_folder,
+        integrity=Integrity.VALUES,
+        change=random_embedding,
+        says=("target_copy",),
+    ),
+    Case(
+        name="copy-called-independent",
+        rule="tensors.content",
+        base=with_target_rows,
+        target=target_folder,
+        integrity=Integrity.VALUES,
+        change=lambda p: p.contract["tensors"]["embed_tokens.weight"].update(content="independent"),
+        says=("independent",),
+    ),
 )
