@@ -207,7 +207,10 @@ def test_check_imports_neither_torch_nor_transformers(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[]"
 
 
-STEPS = "python -m sglang.launch_server --speculative-algorithm EAGLE3 --speculative-num-steps {} --speculative-eagle-topk 1 --speculative-num-draft-tokens {}"
+STEPS = (
+    "python -m sglang.launch_server --model-path target --speculative-draft-model-path drafter --speculative-algorithm EAGLE3 "
+    "--speculative-num-steps {} --speculative-eagle-topk 1 --speculative-num-draft-tokens {}"
+)
 
 
 @pytest.mark.parametrize("name", ["sglang", "sglang==0.5.23"])
