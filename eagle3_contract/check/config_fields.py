@@ -72,8 +72,8 @@ ONE_ANSWER: Final = config_rule(
     "config.json answers each question once, or twice the same",
     "keys",
     "Readers prefer different keys: SGLang 0.5.23 takes rope_parameters before rope_theta and nested EAGLE keys before top-level ones, "
-    "vLLM 0.32.0 V1 a nested list of layer ids before an empty top-level one, V2 does not look at the nested one (facts T2). Two answers "
-    "make two drafters.",
+    "vLLM 0.32.0 V1 a nested list of layer ids before an empty top-level one, V2 does not look at the nested one "
+    "(gpu_model_runner.py:5268, eagle3_utils.py:100). Two answers make two drafters.",
     "Keep one of the two keys, or give both the value of training.",
 )
 

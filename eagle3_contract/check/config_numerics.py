@@ -47,17 +47,16 @@ TIE: Final = config_rule(
     "tie_word_embeddings says whether the head is the embedding",
     "weights",
     "With true SGLang 0.5.23 makes lm_head the embedding, and a [draft vocabulary, hidden] lm_head of the file matches no parameter and "
-    "is "
-    "dropped silently (facts X9); 14 AngelSlim templates combine it with a reduced vocabulary. vLLM 0.32.0 ignores the key.",
+    "is dropped silently (SGLang llama_eagle3.py:306); 14 AngelSlim templates combine it with a reduced vocabulary. vLLM 0.32.0 ignores "
+    "the key.",
     "Set tie_word_embeddings to false unless the head really is the embedding.",
 )
 WINDOW: Final = config_rule(
     "sliding-window",
     "The sliding window of config.json is that of training",
     "rope",
-    "speculators 0.9.0 trains with a window of 2048 by default (facts T16). SGLang 0.5.23 ignores the drafter's sliding_window, older "
-    "vLLM "
-    "took the target's: acceptance at 20k tokens 1.08 against 1.54 (speculators#684).",
+    "speculators 0.9.0 trains with a window of 2048 by default (speculators config/schema.py:145). SGLang 0.5.23 ignores the drafter's "
+    "sliding_window, older vLLM took the target's: acceptance at 20k tokens 1.08 against 1.54 (speculators#684).",
 )
 
 FIELDS: Final = (

@@ -19,8 +19,8 @@ CONTENT: Final = Rule(
     title="The drafter's own embedding and head hold what the contract says",
     severity=Severity.ERROR,
     dimension="weights",
-    why="A `target_copy` that is none is a random init that an export saved (TorchSpec#38): SGLang replaces it, vLLM serves it. A head of "
-    "`target_rows` whose rows are picked by offsets instead of ids is TorchSpec's prune (facts T8).",
+    why="A `target_copy` that is none is a random init that an export saved (TorchSpec#38): SGLang replaces it, vLLM serves it. A head "
+    "of `target_rows` whose rows are picked by offsets instead of ids is TorchSpec's prune (convert_to_hf.py:235).",
     remedy="Export again from the trained drafter, or correct `content` in the contract.",
 )
 RULES: Final = (CONTENT,)

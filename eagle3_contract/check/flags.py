@@ -19,7 +19,8 @@ NORM_BEFORE_RESIDUAL: Final = config_rule(
     _W,
     "true: the first residual is the normed hidden state; false: the raw one. Only speculators trains with it (default true) and only "
     "vLLM serves it (default true for a speculators config, false for a plain one, llama_eagle3.py:101, algos.py:34); SGLang 0.5.23 has "
-    "no such code. Flipping it moves logits by 5 to 7 (facts T11); the weights show no trace of it.",
+    "no such code. Flipping it moves logits by 5 to 7 (speculators config/schema.py:145, vLLM algos.py:33); the weights show no trace "
+    "of it.",
     "Write norm_before_residual with the value of training.",
 )
 NORM_BEFORE_FC: Final = config_rule(
@@ -27,7 +28,7 @@ NORM_BEFORE_FC: Final = config_rule(
     "norm_before_fc says whether one norm runs over the concatenated states",
     _W,
     "true: input_norm over the concatenation, then fc; false: fc on the raw states. vLLM 0.32.0 and SGLang 0.5.23 drop input_norm.weight "
-    "silently without the flag, and run with ones if the flag is set without the weight (facts X12).",
+    "silently without the flag, and run with ones if the flag is set without the weight (vLLM llama_eagle3.py:465).",
     "Write norm_before_fc with the value of training (nested in eagle_config if that mapping exists).",
 )
 FC_NORM: Final = config_rule(
@@ -41,11 +42,9 @@ NORM_OUTPUT: Final = config_rule(
     "norm-output",
     "norm_output says what training fed back",
     _W,
-    "Two meanings (facts T3, T4). vLLM, SGLang and speculators: feed the state after the final norm to the next step. SpecForge: apply "
-    "the "
-    "norm before the head; its fed-back state is always pre-norm. Read the serving way, a SpecForge drafter with norm_output true is "
-    "equal "
-    "at step 0 and off by 0.95 and 1.46 in the logits from step 1 on.",
+    "Two meanings (SpecForge llama3_eagle.py:1690, SpecForge llama3_eagle.py:1772). vLLM, SGLang and speculators: feed the state after "
+    "the final norm to the next step. SpecForge: apply the norm before the head; its fed-back state is always pre-norm. Read the "
+    "serving way, a SpecForge drafter with norm_output true is equal at step 0 and off by 0.95 and 1.46 in the logits from step 1 on.",
     "Write norm_output as the engines read it: true only if later steps were trained on the state after the final norm.",
 )
 LAST_NORM: Final = config_rule(
@@ -53,7 +52,7 @@ LAST_NORM: Final = config_rule(
     "use_last_layernorm says whether training normed before the head",
     _W,
     "ModelOpt's nested key. false: the head sees the raw state; true or absent: the normed one. Off by 36 in the logits at step 0 where "
-    "they differ (facts T4). No engine reads the key.",
+    "they differ (SpecForge llama3_eagle.py:1772). No engine reads the key.",
     "Write use_last_layernorm with the value of training, or correct wiring.final_norm in the contract.",
 )
 

@@ -28,7 +28,8 @@ ARCHITECTURE: Final = Rule(
     severity=Severity.ERROR,
     dimension="architecture",
     why="The string selects the class that runs. SGLang 0.5.23 knows LlamaForCausalLMEagle3 and Eagle3DeepseekV2ForCausalLM only, vLLM "
-    "0.32.0 a dozen; the trainers write others (facts X13). A plain target class loads the drafter as a language model (AngelSlim#39).",
+    "0.32.0 a dozen; the trainers write others (SGLang llama_eagle3.py:387). A plain target class loads the drafter as a language model "
+    "(AngelSlim#39).",
     remedy="Write the architecture that the serving engine registers for this drafter, and the same in the contract.",
 )
 RULES: Final = (KIND, ARCHITECTURE)

@@ -15,7 +15,8 @@ OWNER: Final = Rule(
     severity=Severity.ERROR,
     dimension="weights",
     why="SGLang always takes the target's embedding unless the widths differ, vLLM keeps the drafter's where it differs from the "
-    "target's (facts X8); lm_head is borrowed by different rules in each. Which one training used is nowhere in the checkpoint.",
+    "target's (SGLang eagle_worker_v2.py:363); lm_head is borrowed by different rules in each. Which one training used is nowhere in "
+    "the checkpoint.",
     remedy="Make wiring.embedding / wiring.lm_head and tensors.<name>.used agree.",
 )
 OVERRIDDEN: Final = Rule(

@@ -9,7 +9,8 @@ from contract.findings import Check, Json, Where
 from eagle3_contract.check.compare import said, same
 from eagle3_contract.check.context import CheckContext
 from eagle3_contract.check.needed import needed
-from eagle3_contract.check.reading_fields import COMPARED, Compared, reading_rule
+from eagle3_contract.check.reading_fields import COMPARED, Compared
+from eagle3_contract.check.reading_rules import reading_rule
 from eagle3_contract.drafter.names import EMBEDDING, HEAD
 from eagle3_contract.model.names import canonical
 from eagle3_contract.readings.reading import EngineReading, Field, Outcome
@@ -33,8 +34,8 @@ SERVE: Final = reading_rule(
     "serve",
     "The serving flags give the steps, topk and draft tokens of the contract",
     "flags",
-    "SGLang overwrites num_draft_tokens by steps + 1 at topk 1 with one warning line; --speculative-num-steps 1 limited 16 draft tokens to "
-    "2 in the incident that this project was born from.",
+    "SGLang overwrites num_draft_tokens by steps + 1 at topk 1 with one warning line; --speculative-num-steps 1 limited 16 draft tokens "
+    "to 2 in the incident that this project was born from.",
     "Give the flags that the contract's serving section says.",
 )
 RULES: Final = tuple(dict.fromkeys([OUTCOME, *(c.rule for c in COMPARED), TENSORS, SERVE]))

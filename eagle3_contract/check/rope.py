@@ -26,8 +26,8 @@ TYPE: Final = config_rule(
     "rope-type",
     "The rotary scheme of config.json is that of training",
     _R,
-    "ModelOpt's export writes YaRN (factor 32 over 2048) into config.json although training used plain rope (facts T6); unknown types "
-    "were mapped to llama3 silently (Automodel#2825). Acceptance decays with the position.",
+    "ModelOpt's export writes YaRN (factor 32 over 2048) into config.json although training used plain rope (modelopt "
+    "hf_spec_export.py:213); unknown types were mapped to llama3 silently (Automodel#2825). Acceptance decays with the position.",
     "Write the scheme of training under rope_scaling (and rope_parameters if that mapping exists); remove it for plain rope.",
 )
 SCALING: Final = config_rule(
@@ -101,7 +101,9 @@ def _type(ctx: CheckContext, holders: list[Setting]) -> Iterator[Check]:
         value,
         found_in=f"config.json ({answers[0].key})" if answers else "config.json (no scaling)",
         where=ctx.config_place(answers[0].key if answers else "rope_scaling"),
-        consequence="ModelOpt's export adds YaRN to drafters that were trained with plain rope (facts T6)." if modelopt else "",
+        consequence="ModelOpt's export adds YaRN to drafters that were trained with plain rope (modelopt hf_spec_export.py:213)."
+        if modelopt
+        else "",
         fix="Remove rope_scaling from config.json." if modelopt else None,
     )
 

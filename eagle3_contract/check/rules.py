@@ -17,6 +17,7 @@ from eagle3_contract.check import (
     owners,
     reading,
     recipe,
+    recipe_keys,
     rope,
     statements,
     target,
@@ -24,7 +25,7 @@ from eagle3_contract.check import (
     unread_keys,
     vocab_map,
     weights,
-    wiring_tensors,
+    wiring_rules,
 )
 
 MODULES = (
@@ -32,7 +33,8 @@ MODULES = (
     files_accounted,
     digests,
     recipe,
-    wiring_tensors,
+    recipe_keys,
+    wiring_rules,
     tensors,
     owners,
     vocab_map,

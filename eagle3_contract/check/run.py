@@ -28,6 +28,7 @@ from eagle3_contract.check.open_drafter import OpenedDrafter, open_drafter
 from eagle3_contract.check.open_target import read_target
 from eagle3_contract.check.owners import check_owners
 from eagle3_contract.check.recipe import check_recipe
+from eagle3_contract.check.recipe_keys import check_recipe_keys
 from eagle3_contract.check.rope import check_rope
 from eagle3_contract.check.statements import check_statements
 from eagle3_contract.check.target import check_target
@@ -47,6 +48,7 @@ ALL: Final[tuple[RuleSet, ...]] = (
     check_files,
     check_digests,
     check_recipe,
+    check_recipe_keys,
     check_wiring_tensors,
     check_tensors,
     check_owners,

@@ -47,8 +47,9 @@ SERVABLE: Final = Rule(
     title="An engine exists that computes the wiring of the contract",
     severity=Severity.WARNING,
     dimension="wiring",
-    why="Neither SGLang 0.5.23 nor vLLM 0.32.0 skips the final norm, norms the hidden stream twice (ModelOpt >= 0.41, facts T5), puts "
-    "the hidden state first, keeps positions constant over the steps, feeds states out of order or reads absolute ids in d2t.",
+    why="Neither SGLang 0.5.23 nor vLLM 0.32.0 skips the final norm, norms the hidden stream twice (ModelOpt >= 0.41, modelopt "
+    "modeling_eagle.py:76), puts the hidden state first, keeps positions constant over the steps, feeds states out of order or reads "
+    "absolute ids in d2t.",
     remedy="Check with --engine which engine computes it, or train again in a wiring that engines have.",
 )
 RULES: Final = (ARITHMETIC, UNKNOWN, ASSUMED, SERVABLE)
@@ -121,8 +122,7 @@ def _servable(ctx: CheckContext) -> Iterator[Check]:
     if recipe != sorted(recipe):
         served = False
         yield SERVABLE.failed(
-            f"the recipe {said(recipe)} is not ascending; SGLang and vLLM concatenate in ascending order whatever the list says (facts "
-            "T15)",
+            f"the recipe {said(recipe)} is not ascending; SGLang and vLLM concatenate in ascending order whatever the list says",
             actual=recipe,
             where=ctx.place("hidden_states", "boundaries"),
         )

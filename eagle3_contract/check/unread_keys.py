@@ -14,8 +14,8 @@ UNREAD: Final = Rule(
     title="No key of config.json looks like one of EAGLE's and is none",
     severity=Severity.WARNING,
     dimension="keys",
-    why="The most common shape of all reports: a key that the engine does not read, followed by a plausible default (incidents 1, 5, "
-    "18, 23, 26, 28, 29, 32, 33). Seen: eagle_config.aux_hidden_state_layer_ids, use_aux_hidden_states, fc_input_size.",
+    why="The most common shape of all reports: a key that the engine does not read, followed by a plausible default (vllm#50170, "
+    "tokenspeed#526, sglang#21274, vllm#38111). Seen in public: eagle_config.aux_hidden_state_layer_ids, use_aux_hidden_states.",
     remedy="Spell the key as engines read it, or remove it.",
 )
 RULES: Final = (UNREAD,)

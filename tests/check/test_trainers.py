@@ -52,7 +52,7 @@ PEER_LIST = (
         "modelopt-0.47.0/export_offline",
         "LlamaForCausalLMEagle3",
         {"double_norm": True},
-        # Its export writes YaRN into the config of a drafter trained with plain rope (facts T6).
+        # Its export writes YaRN into the config of a drafter trained with plain rope (modelopt hf_spec_export.py:213).
         faults=frozenset({"config.rope-type", "config.rope-scaling"}),
     ),
 )
