@@ -8,7 +8,15 @@ from contract.findings import Rule
 from eagle3_contract.check import ALL_RULES as CHECK_RULES
 from eagle3_contract.drafter.rules import RULES as DRAFTER_RULES
 from eagle3_contract.engines.rules import RULES as ENGINE_RULES
+from eagle3_contract.readings.error_rules import RULES as READING_RULES
 from eagle3_contract.trainers.rules import RULES as TRAINER_RULES
 from eagle3_contract.verify.rules import RULES as VERIFY_RULES
 
-ALL_RULES: Final[tuple[Rule, ...]] = (*CHECK_RULES, *VERIFY_RULES, *ENGINE_RULES.values(), *TRAINER_RULES.values(), *DRAFTER_RULES.values())
+ALL_RULES: Final[tuple[Rule, ...]] = (
+    *CHECK_RULES,
+    *VERIFY_RULES,
+    *ENGINE_RULES.values(),
+    *READING_RULES.values(),
+    *TRAINER_RULES.values(),
+    *DRAFTER_RULES.values(),
+)

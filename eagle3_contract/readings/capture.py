@@ -7,10 +7,15 @@ from typing import Any
 
 from eagle3_contract.model.states import FINAL_NORM
 from eagle3_contract.model.states import State as Captured
-from eagle3_contract.readings.conditions import UNKNOWN, resolve
+from eagle3_contract.readings.conditions import MISSING, UNKNOWN, resolve
 from eagle3_contract.readings.reading import BOUNDARIES, Field
 from eagle3_contract.readings.rules import BadIds, Beyond, Capture, Family, IdTest, Order, Origin, Phase, Shift
 from eagle3_contract.readings.scope import Fault, State, unknown_field
+
+SUPPORTED = "hidden_states.supported"
+"""Whether the target's class can capture at all in this version."""
+POINT = "hidden_states.point"
+"""Which stream is captured (the contract's ``hidden_states.point``)."""
 
 
 def read_boundaries(capture: Capture, state: State) -> Field:
@@ -28,9 +33,11 @@ def read_boundaries(capture: Capture, state: State) -> Field:
     family = _family(capture, state)
     if family is None:
         return _without_family(capture, state, ids)
+    state.fields[SUPPORTED] = Field(SUPPORTED, family.supported, True, Origin.TARGET, "architectures", (), family.name, family.source)
     if not family.supported:
         state.faults.append(Fault(Phase.ATTACH, family.error, family.source))
         return unknown_field(BOUNDARIES, family.error, family.source, ids.looked_for)
+    state.fields[POINT] = Field(POINT, family.stream, True, Origin.HARD_CODED, None, (), family.name, family.source)
     if not ids.known:
         return unknown_field(BOUNDARIES, ids.rule, ids.source, ids.looked_for)
     return _captured(capture, state, family, ids)
@@ -41,6 +48,9 @@ def _family(capture: Capture, state: State) -> Family | None:
     families = state.in_force(capture.families)
     named = [f for f in families if architecture in f.targets]
     everyone = [f for f in families if not f.targets]
+    agreed = {(f.shifts, f.default, f.highest, f.beyond, f.short_error, f.embedding_error) for f in families if f.supported}
+    if architecture is MISSING and len(agreed) == 1:
+        everyone.append(families[0])
     return next(iter(named + everyone), None)
 
 
@@ -50,21 +60,15 @@ def _without_family(capture: Capture, state: State, ids: Field) -> Field:
     architecture = state.value("target:architecture")
     if any(architecture in f.targets for f in capture.families):
         error = f"the target class {architecture} has no capture hook in this version"
-        state.faults.append(Fault(Phase.ATTACH, error, families[0].source if families else ids.source))
+        source = families[0].source if families else ids.source
+        state.faults.append(Fault(Phase.ATTACH, error, source))
+        state.fields[SUPPORTED] = Field(SUPPORTED, False, True, Origin.TARGET, "architectures", (), error, source)
         return unknown_field(BOUNDARIES, error, ids.source, ids.looked_for)
     reason = (
         "the target's config was not given; what an id means depends on its class"
         if state.target is None
         else f"the target class {architecture} is not in the table of this engine and version"
     )
-    defaults = {f.default for f in families}
-    if ids.known and not ids.value and len(defaults) == 1 and families and state.target is not None:
-        layers = state.symbol("N")
-        if isinstance(layers, int):
-            values = [resolve("=" + b, state) for b in families[0].default]
-            return Field(
-                BOUNDARIES, values, True, Origin.DEFAULT, None, ids.looked_for, "default of every known target class", families[0].source
-            )
     return unknown_field(BOUNDARIES, reason, ids.source, ids.looked_for)
 
 

@@ -150,3 +150,17 @@ def test_the_matrix_taken_from_the_engines_own_functions(row: dict[str, Any], re
     engine, architecture = READERS[reader]
     layers = 61 if "61" in row["config"] else 36 if "36 layers" in row["config"] else 8
     assert fed(engine, architecture=architecture, layers=layers, **KEYS.get(row["config"], {})).value(FED) == row[reader]
+
+
+def test_whether_the_class_captures_and_which_stream_are_fields() -> None:
+    assert fed("sglang==0.5.23").value("hidden_states.supported") is True
+    assert fed("sglang==0.5.4", architecture="DeepseekV3ForCausalLM").value("hidden_states.supported") is False
+    assert fed("sglang==0.5.23", architecture="NemotronHForCausalLM").outcome is Outcome.ERROR_AT_LOAD
+    assert fed("sglang==0.5.23").value("hidden_states.point") == "residual"
+    assert fed("sglang==0.5.23", architecture="Gemma3ForCausalLM").value("hidden_states.point") == "branch"
+
+
+def test_a_target_without_a_class_is_known_by_its_model_type() -> None:
+    config = {"model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 64, "vocab_size": 256}
+    (reading,) = read(drafter(**nested(2, 30, 58)), "sglang==0.5.12", config)
+    assert reading.value(FED) == [3, 31, 59]

@@ -96,6 +96,18 @@ FEEDBACK = Rule(
         fixed("pre_norm", "not implemented before 0.5.12", until="0.5.12"),
     ),
 )
+QUANTIZATION = Rule(
+    field="quantization",
+    source="arg_groups/serving_hook.py:675-709",
+    choices=(
+        fixed(None, "asked to be unquantised", when=equal("flag:speculative_draft_model_quantization", "unquant")),
+        Key(path="flag:speculative_draft_model_quantization", hit=Hit.NOT_NULL),
+        Key(path="cfg:quantization_config.quant_method", hit=Hit.NOT_NULL),
+        Key(path="flag:quantization", hit=Hit.NOT_NULL),
+        default(None),
+    ),
+    text="inherited from --quantization of the target where the drafter says nothing",
+)
 DTYPE = Rule(
     field="dtype",
     source="configs/model_config.py:2284-2330",
@@ -266,6 +278,7 @@ LLAMA_CLASS = DraftClass(
         ),
         HEAD,
         DTYPE,
+        QUANTIZATION,
     ),
     params=(
         Param(name="model.fc.weight", shape=("H", "G*K"), missing=Fate.MISSING_RANDOM),
@@ -401,6 +414,7 @@ MLA_CLASS = DraftClass(
             ),
         ),
         DTYPE,
+        QUANTIZATION,
     ),
     params=(
         Param(name="model.fc.weight", shape=("H", "G*K"), load=Load.ROWS, missing=Fate.MISSING_UNINITIALISED),

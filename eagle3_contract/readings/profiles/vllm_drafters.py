@@ -20,6 +20,7 @@ from eagle3_contract.readings.profiles.vllm_rows import (
     NO_AUX,
     NO_FC,
     NORMS,
+    QUANTIZATION,
     QWEN,
     RAISED,
     RESIDUAL,
@@ -105,6 +106,7 @@ LLAMA_CLASS = DraftClass(
         ),
         *VOCABULARY,
         DTYPE,
+        QUANTIZATION,
     ),
     params=(
         *(
@@ -188,6 +190,7 @@ QWEN_CLASS = DraftClass(
         ),
         *VOCABULARY,
         DTYPE,
+        QUANTIZATION,
     ),
     params=(
         Param(name="model.layers.{i}.self_attn.q_norm.weight", shape=("D",), missing=Fate.MISSING_ONES),
@@ -233,6 +236,7 @@ MLA_CLASS = DraftClass(
         Rule(field="rope.rotary_dim", choices=(fixed("@mla.qk_rope_head_dim"),), source=f"{MLA}:66"),
         *VOCABULARY,
         DTYPE,
+        QUANTIZATION,
     ),
     params=(
         Param(name="model.fc.weight", shape=("H", "G*K"), missing=Fate.MISSING_UNINITIALISED),

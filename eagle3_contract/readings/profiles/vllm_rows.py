@@ -177,6 +177,16 @@ VOCABULARY = (
         ),
     ),
 )
+QUANTIZATION = Rule(
+    field="quantization",
+    source="models/utils.py get_draft_quant_config",
+    text="the drafter's own, never the target's",
+    choices=(
+        Key(path=f"{SPEC}.quantization", hit=Hit.NOT_NULL),
+        Key(path="cfg:quantization_config.quant_method", hit=Hit.NOT_NULL),
+        default(None),
+    ),
+)
 DTYPE = Rule(
     field="dtype",
     source=f"{CONFIG}:1246",
