@@ -157,7 +157,7 @@ def test_whether_the_class_captures_and_which_stream_are_fields() -> None:
     assert fed("sglang==0.5.4", architecture="DeepseekV3ForCausalLM").value("hidden_states.supported") is False
     assert fed("sglang==0.5.23", architecture="NemotronHForCausalLM").outcome is Outcome.ERROR_AT_LOAD
     assert fed("sglang==0.5.23").value("hidden_states.point") == "residual"
-    assert fed("sglang==0.5.23", architecture="Gemma3ForCausalLM").value("hidden_states.point") == "branch"
+    assert fed("sglang==0.5.23", architecture="Gemma3ForCausalLM").value("hidden_states.point") == "branch_only"
 
 
 def test_a_target_without_a_class_is_known_by_its_model_type() -> None:

@@ -21,7 +21,7 @@ KIMI = ("KimiK25ForConditionalGeneration",)
 BAILING = ("BailingMoEForCausalLM", "BailingMoeForCausalLM", "BailingMoeV2ForCausalLM")
 EXAONE = ("ExaoneMoEForCausalLM", "ExaoneMoeForCausalLM")
 QWEN3_VL = ("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration")
-BRANCH = "branch"  # the layer's MLP output without the residual, except boundary 0
+BRANCH = "branch_only"  # the layer's MLP output without the residual, except boundary 0
 
 FAMILIES: tuple[Family, ...] = (
     Family(name="Llama", targets=LLAMA, shifts=NEXT, embedding_error=NO_RESIDUAL, until="0.5.22", source="models/llama.py:700 (0.4.9)"),
