@@ -151,13 +151,19 @@ def path_checks(comparisons: Sequence[PathComparison], *, reader: str) -> Iterat
             evidence["parting"] = {"step": p.step, "tensor": p.name, "row": p.row, "median": p.summary.median, "worst": p.summary.worst}
             place = f"; they part first at {p.name} of step {p.step} ({p.words}), from row {p.row} on"
         yield rules.PATH_LOGITS.failed(
-            f"step {step}: {reader} runs another drafter than training did: logits differ on {len(over)} of {len(comparisons)} samples "
+            f"step {step}: {_cause(worst, reader)}: logits differ on {len(over)} of {len(comparisons)} samples "
             f"({figures} in {worst.sample}), top-1 equal in {agreement:.1%}{place}",
             expected=f"median <= {worst.bound.median:.2g}, worst <= {worst.bound.worst:.2g}",
             actual=f"median {summary.median:.3g}, worst {summary.worst:.3g}",
             where=Where(step=step, sample=worst.sample, row=summary.worst_row),
             evidence=evidence,
         )
+
+
+def _cause(c: PathComparison, reader: str) -> str:
+    if c.parting is not None and c.parting.name == "fc_in":
+        return f"{reader} feeds the drafter other states than training did"
+    return f"{reader} runs the drafter in another way than training did"
 
 
 def _within(c: PathComparison, step: int) -> bool:
