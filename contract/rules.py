@@ -9,6 +9,7 @@ from contract.errors import InternalError
 from contract.files.bundle_rules import RULES as BUNDLE_RULES
 from contract.files.rules import RULES as FILE_RULES
 from contract.findings import Rule, Severity
+from contract.guarding.rules import GUARD_RULES
 from contract.kinds import load_kinds
 from contract.policy.rules import POLICY_RULES
 from contract.settings.rules import SETTINGS_RULES
