@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -106,6 +107,8 @@ def recognise(ctx: CheckContext) -> tuple[str, str] | None:
 
 def _by_structure(ctx: CheckContext) -> tuple[str, str] | None:
     stored = ctx.by_name
+    if ctx.target is not None and os.path.realpath(ctx.target.source) == os.path.realpath(ctx.drafter.folder):
+        return "the target itself", "--target names the drafter's folder"
     if not stored or not ctx.drafter.complete:
         return None
     fc, query = stored.get("fc.weight"), stored.get("layers.0.self_attn.q_proj.weight") or stored.get("layers.0.self_attn.q_a_proj.weight")

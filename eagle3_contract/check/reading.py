@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from contract.findings import Check, Json, Where
-from eagle3_contract.check.compare import said, same
+from eagle3_contract.check.compare import agree, said, same
 from eagle3_contract.check.context import CheckContext
 from eagle3_contract.check.needed import needed
 from eagle3_contract.check.reading_fields import COMPARED, Compared
@@ -30,6 +30,14 @@ TENSORS: Final = reading_rule(
     "Engines drop, cut, pad and shadow tensors without a word, and run missing ones from uninitialised memory, ones or a random init.",
     "Export the checkpoint in the names and shapes of this engine (`contract export`).",
 )
+SHIFT: Final = reading_rule(
+    "token-shift",
+    "The engine pairs each state with the token that training paired it with",
+    "alignment",
+    "SGLang 0.5.23 (speculative/eagle_worker_v2.py:961-1002) and vLLM 0.32.0 (v1/spec_decode/llm_base_proposer.py:844-850) pair g[t] with "
+    "x[t+1], always; a drafter trained on another pairing predicts from the wrong row.",
+    "Train with token_shift 1, as every known trainer does, or correct alignment.token_shift in the contract.",
+)
 SERVE: Final = reading_rule(
     "serve",
     "The serving flags give the steps, topk and draft tokens of the contract",
@@ -38,7 +46,8 @@ SERVE: Final = reading_rule(
     "to 2 in the incident that this project was born from.",
     "Give the flags that the contract's serving section says.",
 )
-RULES: Final = tuple(dict.fromkeys([OUTCOME, *(c.rule for c in COMPARED), TENSORS, SERVE]))
+RULES: Final = tuple(dict.fromkeys([OUTCOME, *(c.rule for c in COMPARED), SHIFT, TENSORS, SERVE]))
+ENGINE_SHIFT: Final = 1
 
 
 def check_reading(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:
@@ -49,6 +58,7 @@ def check_reading(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:
             check = _compare(ctx, reading, compared)
             if check is not None:
                 yield check
+    yield agree(ctx, SHIFT, ("alignment", "token_shift"), ENGINE_SHIFT, found_in=reading.reader)
     if reading.outcome is not Outcome.ERROR_AT_LOAD:
         yield from _tensors(ctx, reading)
     yield from _serve(ctx, reading)

@@ -80,6 +80,7 @@ def check(request: CheckRequest) -> Report:
         target=request.target,
         integrity=Integrity[request.integrity.upper()],
         engines=request.engines,
+        allow_pickle=request.allow_pickle,
         flags=flags,
         limits=request.limits,
     )

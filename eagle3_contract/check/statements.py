@@ -118,6 +118,13 @@ def _servable(ctx: CheckContext) -> Iterator[Check]:
         if stated.known and stated.value == value and type(stated.value) is type(value):
             served = False
             yield SERVABLE.failed(message, actual=value, where=ctx.place(*path))
+    if ctx.value("wiring", "window") is not None and ctx.value("wiring", "window_follows_steps") is False:
+        served = False
+        yield SERVABLE.failed(
+            "the window of a later step stays where the row is (speculators 0.9.0 trains so); engines move it on with the step",
+            actual=False,
+            where=ctx.place("wiring", "window_follows_steps"),
+        )
     recipe = [b for b in ctx.value("hidden_states", "boundaries") or [] if isinstance(b, int)]
     if recipe != sorted(recipe):
         served = False

@@ -219,6 +219,14 @@ CASES = (
     Case(name="double-norm", rule="wiring.servable", change=setting(W + "double_norm", True), exit=0, says=("twice",)),
     Case(name="no-final-norm", rule="wiring.servable", change=lambda p: no_final_norm(p), exit=0, says=("no norm before the head",)),
     Case(
+        name="window-that-stays-at-the-row",
+        rule="wiring.servable",
+        base=lambda: pair(tiny(window=8)),
+        change=setting(W + "window_follows_steps", False),
+        exit=0,
+        says=("stays",),
+    ),
+    Case(
         name="constant-positions",
         rule="wiring.servable",
         change=setting("contract.alignment.step_positions", StepPositions.CONSTANT.value),

@@ -235,6 +235,12 @@ CASES = (
         says=("does not load it",),
     ),
     Case(
+        name="states-paired-with-their-own-token",
+        rule="reading.token-shift",
+        **on(SGLANG),
+        change=setting("contract.alignment.token_shift", 0),
+    ),
+    Case(
         name="one-step-in-the-flags",
         rule="reading.serve",
         **on(SGLANG, flags={"sglang==0.5.23": SERVE}),
