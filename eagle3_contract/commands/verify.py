@@ -18,7 +18,7 @@ def verify(request: VerifyRequest) -> Report:
         raise _not_offered("verifying a running server", "Capture from the engine and verify the bundle (--capture).")
     if request.executor != "local":
         raise _not_offered(f"the executor {request.executor}", "Leave --executor out.")
-    return run(request)
+    return run(request, limits=request.limits)
 
 
 def _not_offered(what: str, fix: str) -> ToolError:

@@ -20,12 +20,14 @@ from contract.limits import DEFAULT_LIMITS, Limits
 from contract.reporting import Report
 from contract.requests import VerifyRequest
 from contract.structs import SpecInvalid
+from eagle3_contract.check.context import Integrity
 from eagle3_contract.check.run import check_loaded
 from eagle3_contract.drafter.checkpoint_source import CheckpointSource
 from eagle3_contract.drafter.devices import resolve_device
 from eagle3_contract.drafter.drafter import Drafter
 from eagle3_contract.drafter.forward import teacher_forced
 from eagle3_contract.drafter.weights import WeightSource
+from eagle3_contract.model.ceilings import under_ceilings
 from eagle3_contract.model.load import LoadedContract, load_contract
 from eagle3_contract.model.resolve import resolve
 from eagle3_contract.model.wiring import Reading
@@ -51,7 +53,7 @@ def verify(request: VerifyRequest, *, limits: Limits = DEFAULT_LIMITS) -> Report
     provenance: dict[str, Json] = {"torch": torch.__version__, "device": request.device}
     complete = True
     try:
-        loaded = load_contract(request.spec, limits=limits)
+        loaded = under_ceilings(load_contract(request.spec, limits=limits), request.ceilings)
         with ExitStack() as stack:
             _Verification(request, loaded, found, measurements, provenance, stack, limits).run()
     except Stopped:
@@ -86,7 +88,14 @@ class _Verification:
         self.device = resolve_device(request.device)
 
     def run(self) -> None:
-        for check in check_loaded(self.loaded, target=self.request.target, allow_pickle=self.request.allow_pickle, limits=self.limits):
+        static = check_loaded(
+            self.loaded,
+            target=self.request.target,
+            integrity=Integrity[self.request.integrity.upper()],
+            allow_pickle=self.request.allow_pickle,
+            limits=self.limits,
+        )
+        for check in static:
             self.found.add(check)
         try:
             reading = resolve(self.contract)
