@@ -48,6 +48,7 @@ class CheckRequest:
     target: str | None = None
     serve_args: Mapping[str, str] = field(default_factory=dict)
     integrity: Integrity = "headers"
+    allow_pickle: bool = False
     limits: Limits = DEFAULT_LIMITS
     ceilings: Mapping[str, float] = field(default_factory=dict)
 
@@ -60,6 +61,7 @@ class ReadRequest:
     engines: tuple[str, ...]
     target: str | None = None
     serve_args: Mapping[str, str] = field(default_factory=dict)
+    allow_pickle: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,7 @@ class DraftRequest:
     wiring: str = "training"
     spec: str | None = None
     device: str = "auto"
+    allow_pickle: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

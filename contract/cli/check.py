@@ -8,7 +8,7 @@ from typing import cast
 import click
 
 from contract.cli.gate_options import policy_option
-from contract.cli.params import Output, engines_option, formats_option, serve_args_option, target_option
+from contract.cli.params import Output, allow_pickle_option, engines_option, formats_option, serve_args_option, target_option
 from contract.cli.perform import perform_request
 from contract.kinds import kind_of_spec
 from contract.requests import CheckRequest, Integrity
@@ -27,6 +27,7 @@ from contract.requests import CheckRequest, Integrity
     help="How much of the weights to read: headers only, sampled values, or every byte.",
 )
 @policy_option
+@allow_pickle_option
 @formats_option
 def command(
     spec: str,
@@ -34,8 +35,16 @@ def command(
     target: str | None,
     serve_args: Mapping[str, str],
     integrity: str,
+    allow_pickle: bool,
     outputs: tuple[Output, ...],
 ) -> int:
     """Compare the drafter's files, and each engine's reading of them, with the contract SPEC."""
-    request = CheckRequest(spec=spec, engines=engines, target=target, serve_args=serve_args, integrity=cast(Integrity, integrity))
+    request = CheckRequest(
+        spec=spec,
+        engines=engines,
+        target=target,
+        serve_args=serve_args,
+        integrity=cast(Integrity, integrity),
+        allow_pickle=allow_pickle,
+    )
     return perform_request(lambda: kind_of_spec(spec), "check", request, outputs)

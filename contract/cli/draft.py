@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from contract.cli.logs import configure_logs, log_options
-from contract.cli.params import Output, device_option, formats_option, kind_option
+from contract.cli.params import Output, allow_pickle_option, device_option, formats_option, kind_option
 from contract.cli.perform import perform_request
 from contract.kinds import default_kind, kind_of_spec
 from contract.requests import DraftRequest
@@ -22,6 +22,7 @@ from contract.requests import DraftRequest
 @device_option
 @kind_option
 @log_options
+@allow_pickle_option
 @formats_option
 def command(
     drafter: str,
@@ -35,9 +36,20 @@ def command(
     kind_name: str | None,
     log: str,
     verbose: bool,
+    allow_pickle: bool,
     outputs: tuple[Output, ...],
 ) -> int:
     """Run DRAFTER alone on given hidden states, teacher forced, in float32."""
     configure_logs(log, verbose=verbose)
-    request = DraftRequest(drafter=drafter, inputs=inputs, out=out, target=target, steps=steps, wiring=wiring, spec=spec, device=device)
+    request = DraftRequest(
+        drafter=drafter,
+        inputs=inputs,
+        out=out,
+        target=target,
+        steps=steps,
+        wiring=wiring,
+        spec=spec,
+        device=device,
+        allow_pickle=allow_pickle,
+    )
     return perform_request(lambda: default_kind(kind_name) if spec is None else kind_of_spec(spec), "draft", request, outputs)

@@ -11,6 +11,7 @@ from contract.requests import DraftRequest
 from eagle3_contract.drafter.checkpoint_source import CheckpointSource
 from eagle3_contract.drafter.draft_files import draft as run
 from eagle3_contract.drafter.weights import WeightSource
+from eagle3_contract.model.load_view import load_view, open_view
 from eagle3_contract.model.wiring import Reading
 from eagle3_contract.trainers.reading import BOUNDARIES, TargetFacts
 
@@ -32,7 +33,8 @@ def draft(request: DraftRequest) -> Answer:
         loaded = load_contract(spec)
         folder = loaded.drafter_folder if request.drafter == spec else folder
     reading, notes = _reading(request, spec, folder)
-    source = CheckpointSource(_open(folder))
+    opened = open_view(folder, allow_pickle=request.allow_pickle)
+    source = CheckpointSource.of(opened.tensors, str(folder))
     target: WeightSource | None = CheckpointSource(_open(Path(request.target))) if request.target is not None else None
     run(reading.wiring, source, target, request.inputs, request.steps, request.out, request.device)
     lines = [f"{request.out}: {request.steps} steps with the wiring of {reading.reader}", *notes]
@@ -52,17 +54,16 @@ def _reading(request: DraftRequest, spec: str | None, folder: Path) -> tuple[Rea
             from eagle3_contract.model.resolve import resolve
 
             return resolve(load_contract(spec).contract, rollout=False), []
-        return _trainers(folder, request.target)
+        return _trainers(folder, request)
     return _engines(request, folder), []
 
 
-def _trainers(folder: Path, target: str | None) -> tuple[Reading, list[str]]:
-    from eagle3_contract.model.load_view import load_view
+def _trainers(folder: Path, request: DraftRequest) -> tuple[Reading, list[str]]:
     from eagle3_contract.trainers.base import choose
 
-    view = load_view(folder)
+    view = load_view(folder, allow_pickle=request.allow_pickle)
     trainer, _ = choose(view)
-    found = trainer.wiring(view, _facts(target))
+    found = trainer.wiring(view, _facts(request.target))
     reading = found.resolve(recipe=False, assume=True)
     return reading, [f"assumed: {path} = {value}" for path, value in found.assumed().items() if path != BOUNDARIES]
 
@@ -92,7 +93,11 @@ def _engines(request: DraftRequest, folder: Path) -> Reading:
     from eagle3_contract.readings.forward import CannotRun, to_reading
     from eagle3_contract.readings.load import load_drafter, load_target
 
-    readings = read(load_drafter(folder), request.wiring, load_target(request.target) if request.target is not None else None)
+    readings = read(
+        load_drafter(folder, allow_pickle=request.allow_pickle),
+        request.wiring,
+        load_target(request.target) if request.target is not None else None,
+    )
     runnable = [to_reading(r) for r in readings]
     first = runnable[0]
     if isinstance(first, CannotRun):

@@ -19,7 +19,7 @@ def read(request: ReadRequest) -> Answer:
         UserError: a file cannot be read, or an engine is not in the table.
     """
     references = [parse_engine(e) for e in request.engines]
-    view = load_drafter(request.drafter)
+    view = load_drafter(request.drafter, allow_pickle=request.allow_pickle)
     target = load_target(request.target) if request.target is not None else None
     readings = [r for ref in references for r in read_engine(view, ref, target, _flags(request, str(ref)))]
     data = [as_json(r) for r in readings]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from torch import Tensor
 
 from contract.files.checkpoint import Checkpoint
+from contract.files.tensors import TensorRef
 from contract.files.torch_tensors import load_rows, load_tensor
 
 
@@ -17,8 +18,15 @@ class CheckpointSource:
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        self._tensors = checkpoint.tensors
+        self._tensors: Mapping[str, TensorRef] = checkpoint.tensors
         self.label = str(checkpoint.path)
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, TensorRef], label: str) -> CheckpointSource:
+        """Tensors that were opened in another way (a training state)."""
+        made = cls.__new__(cls)
+        made._tensors, made.label = tensors, label
+        return made
 
     def names(self) -> Collection[str]:
         return self._tensors.keys()
