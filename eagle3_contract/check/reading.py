@@ -183,4 +183,5 @@ def _serve(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:
                 expected=stated.value,
                 actual=field.value,
                 where=where,
+                evidence={"engine": reading.reader},
             )
