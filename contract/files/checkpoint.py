@@ -156,35 +156,52 @@ class _Recording:
 
 
 class _Reader:
-    """Collects shards and problems within the limits of one checkpoint."""
+    """Collects shards and problems within the limits of one checkpoint. A header is read once, however often it is asked for."""
 
     def __init__(self, limits: Limits, problems: list[Problem]) -> None:
         self.limits = limits
         self.problems = problems
         self.header_bytes = 0
         self.tensors = 0
+        self._read: dict[str, tuple[Shard | None, list[Problem]]] = {}
 
     def recording(self) -> _Recording:
         return _Recording(self.problems)
 
     def shard(self, name: str, opener: partial[OpenedFile]) -> Shard | None:
         """Read one header; None, and a problem, if it is unusable."""
-        with self.recording():
-            with opener() as opened:
-                header = read_opened_header(opened, limits=self.limits)
-            where = Where(file=name)
-            self.header_bytes += header.data_start
-            self.tensors += len(header)
-            self.limits.enforce("total_header_bytes", self.header_bytes, what="the headers together", where=where)
-            self.limits.enforce("tensors", self.tensors, what="the checkpoint", where=where)
-            self.problems.extend(header.problems())
-            return Shard(name, header, opened.identity, opener)
-        return None
+        shard, problems = self._look(name, opener)
+        self.problems.extend(problems)
+        return shard
+
+    def _look(self, name: str, opener: partial[OpenedFile]) -> tuple[Shard | None, list[Problem]]:
+        if name not in self._read:
+            problems: list[Problem] = []
+            shard = None
+            with _Recording(problems):
+                with opener() as opened:
+                    header = read_opened_header(opened, limits=self.limits)
+                where = Where(file=name)
+                self.header_bytes += header.data_start
+                self.tensors += len(header)
+                self.limits.enforce("total_header_bytes", self.header_bytes, what="the headers together", where=where)
+                self.limits.enforce("tensors", self.tensors, what="the checkpoint", where=where)
+                problems.extend(header.problems())
+                shard = Shard(name, header, opened.identity, opener)
+            self._read[name] = shard, problems
+        return self._read[name]
 
     def shards(self, folder: Path, names: Sequence[str]) -> tuple[Shard, ...]:
         with Folder(folder) as held:
             read = [self.shard(name, partial(held.open, name)) for name in names]
         return tuple(_reopening(shard, folder) for shard in read if shard is not None)
+
+    def ahead(self, folder: Path, names: Sequence[str]) -> tuple[Shard, ...]:
+        """``shards`` whose problems are not told yet; empty if any of them cannot be read."""
+        with Folder(folder) as held:
+            read = [self._look(name, partial(held.open, name))[0] for name in names]
+        shards = tuple(shard for shard in read if shard is not None)
+        return shards if len(shards) == len(names) else ()
 
 
 def _reopening(shard: Shard, folder: Path) -> Shard:
@@ -202,18 +219,20 @@ def _open_folder(path: Path, limits: Limits, known: Collection[str], allow_pickl
     reader = _Reader(limits, problems)
     weights = [f.name for f in files if f.kind is FileKind.WEIGHTS and f.name not in known]
     index = None
+    refused = {f.name for f in files if not f.usable}
     if any(f.name == INDEX_FILE for f in files):
         with reader.recording(), _open_in(path, INDEX_FILE) as opened:
-            index = read_index(opened, limits=limits, files=weights)
+            # The headers first: from them it is known what the index must say.
+            whole = not refused.intersection(weights) and len(weights) <= limits.shards
+            index = read_index(opened, limits=limits, files=weights, shards=reader.ahead(path, weights) if whole else ())
     main = list(index.shards) if index else [SINGLE_FILE] if SINGLE_FILE in weights else weights
-    refused = {f.name for f in files if not f.usable}
     with reader.recording():
         limits.enforce("shards", len({*main, *weights}), what=f"{path}: weight files", where=Where(file=str(path)))
         shards = reader.shards(path, [name for name in _present(main, files, problems) if name not in refused])
         extra = reader.shards(path, [name for name in weights if name not in main and name not in refused])
         if not main:
             return _without_safetensors(path, files, reader, allow_pickle)
-        agreed = index is not None and agrees(index, shards)
+        agreed = index is not None and (index.recognised or agrees(index, shards))
         table = TensorTable(shards, index.weight_map if index is not None and agreed else None)
         problems += (
             _clashes(table)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 
 from contract.files.counting import count_quotes
+from contract.files.index_text import recognise
 from contract.files.names import shown, unsafe
 from contract.files.paths import OpenedFile, relative_parts
 from contract.files.rules import rejected
+from contract.files.tensors import Shard
 from contract.findings import Json, Where
 from contract.jsonio import count_strings, load_json
 from contract.limits import Limits
@@ -35,21 +37,24 @@ class Index:
         weight_map: tensor name to file name.
         shards: the file names, each a plain name inside the folder, in alphabetical order.
         total_size: ``metadata.total_size`` as written, None if absent.
+        recognised: it is known to list every tensor of the shards it was read with, in its shard, and no other.
     """
 
     file: str
     weight_map: Mapping[str, str]
     shards: tuple[str, ...]
     total_size: Json
+    recognised: bool = False
 
 
-def read_index(opened: OpenedFile, *, limits: Limits, files: Collection[str] = ()) -> Index:
+def read_index(opened: OpenedFile, *, limits: Limits, files: Collection[str] = (), shards: Sequence[Shard] = ()) -> Index:
     """Read an index.
 
     Args:
         opened: the file.
         limits: the bounds.
         files: names of the weight files that exist. It is read faster if it names no other.
+        shards: those of them that could be read. It is read much faster if it says exactly what they hold.
 
     Raises:
         InputRejected: bad JSON, a duplicate key, another structure, or a file name that leaves the folder.
@@ -58,13 +63,19 @@ def read_index(opened: OpenedFile, *, limits: Limits, files: Collection[str] = (
     where = Where(file=opened.name)
     limits.enforce("index_bytes", opened.size, what=opened.name, where=where, rule="files.json-too-large")
     data = opened.read_all()
-    weight_map, metadata = _decode_fast(data, files) or _decode_strict(data, opened.name, limits)
-    shards = tuple(sorted(set(weight_map.values())))
-    limits.enforce("shards", len(shards), what=f"{opened.name}: shards", where=where)
+    known = recognise(data, shards, lambda rest: _decode_fast(rest, ())) if shards else None
+    weight_map: Mapping[str, str]
+    if known is not None:
+        weight_map, metadata = known
+        named = sorted(shard.name for shard in shards if shard.header.names)
+    else:
+        weight_map, metadata = _decode_fast(data, files) or _decode_strict(data, opened.name, limits)
+        named = sorted(set(weight_map.values()))
+    limits.enforce("shards", len(named), what=f"{opened.name}: shards", where=where)
     limits.enforce("tensors", len(weight_map), what=f"{opened.name}: tensors", where=where)
-    for shard in shards:
+    for shard in named:
         relative_parts(shard)
-    return Index(opened.name, weight_map, shards, metadata.get("total_size"))
+    return Index(opened.name, weight_map, tuple(named), metadata.get("total_size"), known is not None)
 
 
 def _decode_fast(data: bytes, files: Collection[str]) -> tuple[Mapping[str, str], Mapping[str, Json]] | None:

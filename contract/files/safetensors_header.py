@@ -48,7 +48,7 @@ _Dtype = Literal[
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     dtype: _Dtype
-    shape: tuple[int, ...]
+    shape: list[int]  # msgspec makes a tuple of unknown length from a list
     data_offsets: tuple[int, int]
 
 
@@ -71,6 +71,7 @@ class Header:
         file_size: bytes of the file.
         leading_space: white space precedes the object.
         lowercase: every name is ASCII and its own lower case, so that no two can be mistaken for each other.
+        plain: every dtype is one that the format defines, and no name holds a quotation mark, a backslash or a control character.
     """
 
     file: str
@@ -85,6 +86,7 @@ class Header:
     file_size: int
     leading_space: bool
     lowercase: bool
+    plain: bool
     _rows: dict[str, int] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -121,8 +123,7 @@ class Header:
             found.append(problem("files.no-tensors", f"{self.file} holds no tensors", where=where))
         if self.leading_space:
             found.append(problem("files.header-leading-space", f"{self.file}: white space before the header", where=where))
-        unknown = set(self.dtypes) - DTYPE_BITS.keys()
-        if unknown:
+        if not self.plain:
             found.extend(
                 problem(
                     "files.unsupported-dtype",
@@ -132,7 +133,7 @@ class Header:
                     actual=dtype[:40],
                 )
                 for name, dtype in zip(self.names, self.dtypes, strict=True)
-                if dtype in unknown
+                if dtype not in DTYPE_BITS
             )
         return found
 
@@ -193,6 +194,7 @@ def parse_header(raw: bytes, file_size: int, *, file: str = "<header>", limits: 
             file_size,
             leading,
             _is_lowercase("".join(e.name for e in entries)),
+            False,
         )
     limits.enforce("tensors", len(header), what=f"{file}: the header", where=Where(file=file))
     return header
@@ -222,15 +224,15 @@ def _parse_fast(raw: bytes, file_size: int, file: str, limits: Limits) -> Header
     entries = found.values()
     if count_quotes(body) != 10 * len(found) or "__metadata__" in found or not _names_are_plain(raw, found, limits):
         return None
+    count = len(found)
+    shapes = list(map(_get_shape, entries))
+    dtypes = list(map(_get_dtype, entries))
+    ranks = np.fromiter(map(len, shapes), np.int64, count)
     try:
-        shapes = list(map(_get_shape, entries))
-        dims = np.array(list(chain.from_iterable(shapes)), np.int64)
-        offsets = np.array(list(chain.from_iterable(map(_get_offsets, entries))), np.int64).reshape(-1, 2)
-        ranks = np.array(list(map(len, shapes)), np.int64)
+        dims = np.fromiter(chain.from_iterable(shapes), np.int64, int(ranks.sum()))
+        offsets = np.fromiter(chain.from_iterable(map(_get_offsets, entries)), np.int64, 2 * count).reshape(-1, 2)
     except OverflowError:
         return None
-    dtypes = list(map(_get_dtype, entries))
-    bits = np.array(list(map(DTYPE_BITS.__getitem__, dtypes)), np.int64)
     header = Header(
         file,
         metadata,
@@ -244,7 +246,9 @@ def _parse_fast(raw: bytes, file_size: int, file: str, limits: Limits) -> Header
         file_size,
         False,
         _is_lowercase("".join(found)),
+        True,
     )
+    bits = np.fromiter(map(DTYPE_BITS.__getitem__, dtypes), np.int64, count)
     return header if _is_sound(header, bits, limits) else None
 
 
@@ -269,17 +273,20 @@ def _is_sound(header: Header, bits: Int64s, limits: Limits) -> bool:
     if not len(header):
         return payload == 0
     dims, ranks, begins, ends = header.dims, header.ranks, header.begins, header.ends
+    rank = int(ranks.max())
     # Empty tensors (whose other dimensions may overflow) are for the strict reader.
-    if int(ranks.max()) > limits.dims or (len(dims) and int(dims.min()) <= 0):
+    if rank > limits.dims or (len(dims) and int(dims.min()) <= 0):
         return False
-    if int(begins.min()) < 0 or int(ends.max()) > payload:
+    if int(begins.min()) < 0 or int(ends.max()) > payload:  # before anything is multiplied, which would wrap silently
         return False
     elements = np.ones(len(header), np.int64)
-    dense = ranks > 0  # the others are scalars
     if len(dims):
-        starts = (np.cumsum(ranks) - ranks)[dense]
-        # An element has at least 4 bits. The product in floating point bounds the one in integers, which would wrap silently.
-        if float(np.multiply.reduceat(dims.astype(np.float64), starts).max()) > 2.0 * payload:
+        dense = ranks > 0  # the others are scalars
+        starts = np.cumsum(ranks) - ranks if dense.all() else (np.cumsum(ranks) - ranks)[dense]
+        # An element has at least 4 bits. The product in floating point bounds the one in integers, which would wrap silently; where even
+        # the largest dimension to the power of the largest rank fits, no product wraps.
+        wide = int(dims.max()) ** rank >= 2**56
+        if wide and float(np.multiply.reduceat(dims.astype(np.float64), starts).max()) > 2.0 * payload:
             return False
         elements[dense] = np.multiply.reduceat(dims, starts)
     if not np.array_equal(elements * bits, 8 * (ends - begins)):

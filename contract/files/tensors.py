@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from contract.errors import InternalError
 from contract.files.dtypes import DTYPE_BITS
@@ -112,6 +113,30 @@ def _runs(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
             start = i
 
 
+class Places(Mapping[str, str]):
+    """Tensor name to the name of its shard, for shards that hold no name twice; made when first asked for more than its length."""
+
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        self._shards = shards
+        self._count = sum(len(shard.header) for shard in shards)
+
+    @cached_property
+    def _map(self) -> dict[str, str]:
+        return {name: shard.name for shard in self._shards for name in shard.header.names}
+
+    def __getitem__(self, name: str) -> str:
+        return self._map[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._map)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._map
+
+
 class TensorTable(Mapping[str, TensorRef]):
     """The tensors of several shards as one map; refs are made when asked for.
 
@@ -140,6 +165,15 @@ class TensorTable(Mapping[str, TensorRef]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._placed
+
+    def pick(self, names: Collection[str]) -> dict[str, TensorRef]:
+        """Those of a few names that are there; much faster than asking for them, where nothing else is asked for."""
+        wanted = set(names)
+        found: dict[str, TensorRef] = {}
+        for shard in self._shards.values():
+            for name in wanted.intersection(shard.header.names) - found.keys():
+                found[name] = tensor_ref(shard, shard.header.entry(shard.header.names.index(name)))
+        return found
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from contract.findings import Json, Where
+from contract.findings import Check, Json, Where
 from contract.source import Document
 from contract.statement import Fact, fact
 from eagle3_contract.check.config_view import ConfigView
@@ -54,6 +54,7 @@ class DrafterView:
         rows: ``rows(tensor, indices)`` reads rows of a matrix as they are asked for, or None if it cannot; only used from ``values`` on.
         sample: ``sample(tensor)`` reads some rows of a float tensor as float32, or None if it cannot; only used from ``values`` on.
         digest: ``digest(file)`` is ``sha256:...`` of a file; only used at ``digests``.
+        not_finite: ``not_finite(tensor)`` counts NaN and infinite values of the whole tensor, None if it cannot; only at ``digests``.
     """
 
     folder: str
@@ -66,6 +67,7 @@ class DrafterView:
     rows: Callable[[StoredTensor, Sequence[int]], NDArray[Any] | None] | None = None
     sample: Callable[[StoredTensor], NDArray[Any] | None] | None = None
     digest: Callable[[str], str] | None = None
+    not_finite: Callable[[StoredTensor], int | None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,7 @@ class TargetFacts:
         config: its config.json.
         embedding_rows, fingerprint: of its weights, where they are there.
         rows: ``rows(canonical name, indices)`` reads rows of its embedding or head; None if its weights are not there.
+        problems: what is wrong with its weight files.
     """
 
     source: str
@@ -89,6 +92,7 @@ class TargetFacts:
     embedding_rows: int | None = None
     fingerprint: str | None = None
     rows: Callable[[str, Sequence[int]], NDArray[Any] | None] | None = None
+    problems: Sequence[Check] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from contract.errors import InputRejected
 from contract.files.checkpoint import Checkpoint
 from contract.files.paths import open_path
-from contract.files.tensors import TensorRef
+from contract.files.tensors import TensorRef, TensorTable
 from contract.findings import Where
 from contract.jsonio import load_json_file
 from contract.limits import DEFAULT_LIMITS, Limits
@@ -18,7 +18,7 @@ from eagle3_contract.check.open_drafter import read_rows
 from eagle3_contract.check.target import NOT_OBJECT
 from eagle3_contract.drafter.names import EMBEDDING
 from eagle3_contract.model.fingerprint import fingerprint
-from eagle3_contract.model.target_names import TARGET_EMBEDDING_NAMES, TARGET_HEAD_NAMES, first_of
+from eagle3_contract.model.target_names import TARGET_EMBEDDING_NAMES, TARGET_FINAL_NORM_NAMES, TARGET_HEAD_NAMES, first_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +31,7 @@ def read_target(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> TargetF
     """What a target's folder, or its config.json alone, says.
 
     Raises:
-        InputRejected: the config cannot be read, is no strict JSON or no object.
+        InputRejected: the config cannot be read, is no strict JSON or no object; a weight file is unusable.
     """
     place = Path(path)
     folder = place if place.is_dir() else None
@@ -46,7 +46,8 @@ def read_target(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> TargetF
         )
     text = text_part(config)
     names = {f.name for f in folder.iterdir()} if folder else set()
-    weights = Checkpoint.open(place, limits=limits).tensors if any(n.endswith(".safetensors") for n in names) else {}
+    checkpoint = Checkpoint.open(place, limits=limits) if any(n.endswith(".safetensors") for n in names) else None
+    weights = {} if checkpoint is None else _of_interest(checkpoint.tensors)
     return TargetFacts(
         source=str(path),
         config=config,
@@ -58,6 +59,7 @@ def read_target(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> TargetF
         embedding_rows=_embedding_rows(weights),
         fingerprint=fingerprint(weights),
         rows=(lambda name, indices: _rows(weights, name, indices)) if weights else None,
+        problems=() if checkpoint is None else tuple(found.as_check() for found in checkpoint.problems),
     )
 
 
@@ -83,6 +85,12 @@ def _size(value: Any) -> int | None:
 def _tokenizer(folder: Path) -> str:
     with open_path(folder / "tokenizer.json") as opened:
         return f"sha256:{opened.sha256()}"
+
+
+def _of_interest(tensors: Mapping[str, TensorRef]) -> Mapping[str, TensorRef]:
+    """Embedding, head and final norm: of the 200,000 tensors of a large target no table is made for these few."""
+    names = (*TARGET_EMBEDDING_NAMES, *TARGET_HEAD_NAMES, *TARGET_FINAL_NORM_NAMES)
+    return tensors.pick(names) if isinstance(tensors, TensorTable) else {name: tensors[name] for name in names if name in tensors}
 
 
 def _embedding_rows(tensors: Mapping[str, TensorRef]) -> int | None:

@@ -146,6 +146,7 @@ def check_loaded(
     if target is not None:
         try:
             facts = read_target(target, limits=limits)
+            yield from facts.problems
         except UserError as error:
             yield check_from_error(error, dimension="pairing")
     beside = _beside(loaded)
