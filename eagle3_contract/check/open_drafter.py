@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from contract.errors import InputRejected, UserError
 from contract.files.checkpoint import Checkpoint
+from contract.files.inventory import FileKind
 from contract.files.tensors import TensorRef, TensorTable
 from contract.findings import Check, Json, Where, check_from_error
 from contract.jsonio import load_json
 from contract.limits import DEFAULT_LIMITS, MIB, Limits
 from eagle3_contract.check.context import DrafterView, StoredTensor
 from eagle3_contract.check.files_accounted import NOT_OBJECT
+from eagle3_contract.check.scan import Scanner
 from eagle3_contract.drafter.names import D2T, T2D, canonical_name
 
 if TYPE_CHECKING:
@@ -85,18 +88,19 @@ def open_drafter(
                 values[name] = _array(ref) if ref.nbytes <= MAP_BYTES else None
             except UserError as error:
                 rejected.append(check_from_error(error, dimension="vocab"))
-    nested = {name for name in listed if "/" in name and _exists(checkpoint, name)}
+    scanner = Scanner(checkpoint)
     view = DrafterView(
         folder=str(folder),
         config=config,
         tensors=tuple(refs),
-        files=frozenset(f.name for f in checkpoint.files) | nested,
+        files=_files(checkpoint, listed, limits),
         complete=not any(p.error is not None for p in checkpoint.problems),
         d2t=values.get(D2T),
         t2d=values.get(T2D),
         rows=lambda tensor, indices: read_rows(refs[tensor], indices),
         sample=lambda tensor: _sample(refs[tensor]),
-        digest=lambda name: f"sha256:{checkpoint.sha256(name)}",
+        digest=scanner.digest,
+        not_finite=lambda tensor: _not_finite(scanner, tensor),
     )
     return OpenedDrafter(view=view, checkpoint=checkpoint, problems=(*problems, *rejected))
 
@@ -131,12 +135,24 @@ def _config(checkpoint: Checkpoint, limits: Limits) -> tuple[Mapping[str, Json] 
     return config, []
 
 
-def _exists(checkpoint: Checkpoint, name: str) -> bool:
-    try:
-        with checkpoint.open_file(name):
-            return True
-    except UserError:
-        return False
+def _files(checkpoint: Checkpoint, listed: Collection[str], limits: Limits) -> frozenset[str]:
+    """Every entry of the folder; a subfolder from which the contract lists a file by the files in it, however deep."""
+    entered = {name.split("/", 1)[0] for name in listed if "/" in name}
+    names: set[str] = set()
+    for entry in checkpoint.files:
+        if entry.kind is not FileKind.FOLDER or entry.name not in entered:
+            names.add(entry.name)
+            continue
+        for place, folders, files in os.walk(checkpoint.path / entry.name):
+            linked = [f for f in folders if (Path(place) / f).is_symlink()]  # not entered, so named themselves
+            names |= {str((Path(place) / name).relative_to(checkpoint.path)) for name in (*files, *linked)}
+            limits.enforce("folder_files", len(names), what=f"{checkpoint.path}: files", where=Where(file=str(checkpoint.path)))
+    return frozenset(names)
+
+
+def _not_finite(scanner: Scanner, tensor: StoredTensor) -> int | None:
+    scanned = scanner.weights(tensor.file)
+    return None if scanned is None else scanned.not_finite.get(tensor.name)
 
 
 def _array(ref: TensorRef) -> NDArray[Any] | None:

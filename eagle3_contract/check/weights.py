@@ -64,25 +64,37 @@ def check_weights(ctx: CheckContext) -> Iterator[Check]:
         return
     for tensor in ctx.drafter.tensors:
         try:
-            rows = sample(tensor)
+            rows, everywhere = sample(tensor), _everywhere(ctx, tensor)
         except UserError as error:
             yield check_from_error(error)
             continue
         if rows is not None and rows.size:
-            yield from _look(tensor, rows)
+            yield from _look(tensor, rows, everywhere)
 
 
-def _look(tensor: StoredTensor, rows_RH: NDArray[Any]) -> Iterator[Check]:
+def _everywhere(ctx: CheckContext, tensor: StoredTensor) -> int | None:
+    """Non-finite values of the whole tensor, where every byte is read anyway."""
+    if ctx.integrity < Integrity.DIGESTS or ctx.drafter.not_finite is None:
+        return None
+    return ctx.drafter.not_finite(tensor)
+
+
+def _look(tensor: StoredTensor, rows_RH: NDArray[Any], everywhere: int | None) -> Iterator[Check]:
     import numpy as np
 
     where = Where(file=tensor.file, tensor=tensor.name)
     bad = int(rows_RH.size - np.isfinite(rows_RH).sum())
-    if bad:
+    if everywhere:
+        yield FINITE.failed(f"{everywhere} values of {tensor.name} are NaN or infinite", actual=everywhere, expected=0, where=where)
+    elif bad:
         yield FINITE.failed(
             f"{bad} of {rows_RH.size} sampled values of {tensor.name} are NaN or infinite", actual=bad, expected=0, where=where
         )
-        return
-    yield FINITE.passed(f"{rows_RH.size} sampled values of {tensor.name} are finite")
+    else:
+        which = f"{rows_RH.size} sampled" if everywhere is None else "all"
+        yield FINITE.passed(f"{which} values of {tensor.name} are finite")
+    if bad:
+        return  # nothing else can be said of such rows
     low, high = float(rows_RH.min()), float(rows_RH.max())
     if low == high:
         yield ALIVE.failed(f"every sampled value of {tensor.name} is {low:g}", actual=low, where=where)

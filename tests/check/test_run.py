@@ -246,3 +246,31 @@ def test_waivers_beside_the_contract_are_accounted_for(tmp_path: Path) -> None:
     spec = pair().write(tmp_path)
     (tmp_path / "contract.waivers.yaml").write_text("schema_version: 1\nwaivers: []\n")
     assert check_spec(spec).exit_code is ExitCode.KEPT
+
+
+def test_files_in_a_listed_subfolder_are_a_closed_world_too(tmp_path: Path) -> None:
+    made = pair()
+    made.contract["drafter"]["files"]["extra/notes/a.txt"] = {"unknown": "made here"}
+    spec = made.write(tmp_path)
+    (tmp_path / "extra" / "notes").mkdir(parents=True)
+    (tmp_path / "extra" / "notes" / "a.txt").write_text("a")
+    assert check_spec(spec).exit_code is ExitCode.KEPT
+    (tmp_path / "extra" / "b.txt").write_text("b")
+    found = [c.message for c in check_spec(spec).checks if c.rule == "drafter.file-unlisted" and c.status is Status.FAILED]
+    assert len(found) == 1
+    assert "extra/b.txt" in found[0]
+
+
+def test_listed_file_of_a_missing_subfolder(tmp_path: Path) -> None:
+    made = pair()
+    made.contract["drafter"]["files"]["extra/a.txt"] = {"unknown": "made here"}
+    report = check_spec(made.write(tmp_path))
+    assert [c.rule for c in report.checks if c.status is Status.FAILED] == ["drafter.file-missing"]
+
+
+def test_sampled_values_miss_what_a_whole_read_finds(tmp_path: Path) -> None:
+    made = pair(tiny(draft_vocab_size=49152, target_vocab_size=50000), dtype="float32")
+    made.tensors["lm_head.weight"].values[1, 5] = float("nan")
+    spec = made.write(tmp_path)
+    assert check_spec(spec, integrity=Integrity.VALUES).exit_code is ExitCode.KEPT
+    assert check_spec(spec, integrity=Integrity.DIGESTS).exit_code is ExitCode.VIOLATED

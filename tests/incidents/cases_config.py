@@ -71,6 +71,11 @@ def small() -> Pair:
     return pair(dtype="float32")
 
 
+def large() -> Pair:
+    """A head of 6 MiB: sampled, not read whole, below ``digests``."""
+    return pair(tiny(draft_vocab_size=49152, target_vocab_size=50000), dtype="float32")
+
+
 SIZES = (
     ("hidden-size", "hidden_size", 64),
     ("intermediate-size", "intermediate_size", 64),
@@ -185,6 +190,14 @@ CASES = (
     ),
     Case(name="misspelt-switch", rule="config.unread-key", change=setting("config.use_aux_hidden_states", True), exit=0),
     Case(name="one-nan", rule="weights.finite", change=one_nan, integrity=Integrity.VALUES, says=("fc.weight",)),
+    Case(
+        name="one-nan-in-a-row-that-no-sample-reads",
+        rule="weights.finite",
+        base=large,
+        change=lambda p: p.tensors["lm_head.weight"].values.__setitem__((1, 5), np.nan),
+        integrity=Integrity.DIGESTS,
+        says=("1 values of lm_head.weight",),
+    ),
     Case(name="infinite-norm", rule="weights.finite", change=fill("norm.weight", np.inf), integrity=Integrity.VALUES),
     Case(name="zero-fc", rule="weights.alive", change=fill("fc.weight", 0.0), integrity=Integrity.VALUES, exit=0),
     Case(name="norm-of-ones", rule="weights.alive", change=fill("norm.weight", 1.0), integrity=Integrity.VALUES, exit=0),
