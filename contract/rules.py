@@ -9,17 +9,21 @@ from contract.errors import InternalError
 from contract.files.bundle_rules import RULES as BUNDLE_RULES
 from contract.files.rules import RULES as FILE_RULES
 from contract.findings import Rule, Severity
-from contract.guarding.rules import GUARD_RULES
 from contract.kinds import load_kinds
-from contract.policy.rules import POLICY_RULES
-from contract.settings.rules import SETTINGS_RULES
 from contract.source.rules import SOURCE_RULES
 from contract.structs.problems import STRUCT_RULES
-from contract.waivers.rules import WAIVER_RULES
 
 _USAGE: Final = "A command line that does not make sense must not verify something else instead."
 
 TOOL_RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        id="api.not-kept",
+        title="The contract is kept",
+        severity=Severity.ERROR,
+        dimension="tool",
+        why="Whoever calls `require_kept` wants an exception for everything but exit code 0: violated, unknown and unusable alike.",
+        remedy="See the findings of the report that the exception carries.",
+    ),
     Rule(
         id="cli.bad-setting",
         title="Every --set is FIELD=VALUE, each field once",

@@ -1,0 +1,223 @@
+"""The Python API: the commands as functions with typed results. ``from contract import check, verify, read``.
+
+Nothing is printed. What a command line would exit with is ``Report.exit_code``; what could not be used at all raises ``UserError``, or is
+a rejected check in the report, exactly as on the command line. Policies and waivers hold here too (contract.gate).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from contract.answers import Answer
+from contract.errors import InternalError, UserError
+from contract.findings import Json
+from contract.gate import judge
+from contract.kinds import default_kind, execute, kind_of_spec
+from contract.policy.load import policy_files
+from contract.report import render
+from contract.reporting import Report
+from contract.requests import CheckRequest, Integrity, ReadRequest, VerifyRequest
+from contract.settings.effective import configured_policies, effective
+
+PathLike: TypeAlias = str | os.PathLike[str]
+_NO_ARGUMENTS: Mapping[str, str] = MappingProxyType({})
+
+
+class NotKept(UserError):
+    """A contract is not kept. ``report`` has every check; the message is the report as text."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(
+            render(report, "text"),
+            rule="api.not-kept",
+            fix="See the findings of the report.",
+        )
+        self.report = report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadField:
+    """One value that an engine will use, and where it comes from. ``value`` means something only if ``known``."""
+
+    name: str
+    value: Json
+    known: bool
+    origin: str
+    key: str | None
+    looked_for: Sequence[str]
+    rule: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineReading:
+    """What one engine makes of a drafter.
+
+    ``tensors`` maps a name to what becomes of it; ``data`` is the whole JSON of ``contract read``.
+    """
+
+    engine: str
+    runner: str | None
+    version: str
+    outcome: str
+    error: str | None
+    fields: Mapping[str, ReadField]
+    tensors: Mapping[str, str]
+    ignored_keys: Sequence[str]
+    data: Mapping[str, Json]
+
+    def __getitem__(self, name: str) -> Json:
+        """The value of a known field.
+
+        Raises:
+            KeyError: the engine has no such field, or what it will use is not known.
+        """
+        field = self.fields[name]
+        if not field.known:
+            raise KeyError(f"{name} is not known: {field.rule}")
+        return field.value
+
+
+def check(
+    spec: PathLike,
+    *,
+    engines: Iterable[str] = (),
+    target: PathLike | None = None,
+    serve_args: Mapping[str, str] = _NO_ARGUMENTS,
+    integrity: Integrity = "headers",
+    policies: Iterable[PathLike] = (),
+) -> Report:
+    """``contract check``: the drafter's files, and each engine's reading of them, against the contract. Imports no torch.
+
+    Args:
+        spec: the contract file; its waivers lie beside it.
+        engines: such as ``sglang==0.5.23`` or ``vllm[v2]==0.32.0``.
+        target: the target's folder or config.json.
+        serve_args: server command lines by engine.
+        integrity: how much of the weights is read.
+        policies: organisation policies, besides those of the environment and of the project's configuration.
+
+    Raises:
+        UserError: the contract names no installed kind, a policy cannot be used.
+    """
+    request = CheckRequest(
+        spec=os.fspath(spec), engines=tuple(engines), target=_path(target), serve_args=dict(serve_args), integrity=integrity
+    )
+    return _judged(request, policies)
+
+
+def verify(
+    spec: PathLike,
+    *,
+    samples: PathLike | None = None,
+    capture: PathLike | None = None,
+    engine: str | None = None,
+    target: PathLike | None = None,
+    serve_args: Mapping[str, str] = _NO_ARGUMENTS,
+    device: str = "auto",
+    integrity: Integrity = "headers",
+    allow_pickle: bool = False,
+    policies: Iterable[PathLike] = (),
+) -> Report:
+    """``contract verify``: the training path against the inference path. Needs torch.
+
+    Args:
+        spec: the contract file; its waivers lie beside it.
+        samples: training samples; those of the contract if None.
+        capture: a capture bundle. engine: capture now, from this engine (then ``target`` is needed).
+        target: the target's folder.
+        serve_args: server command lines by engine.
+        device: ``auto``, ``cpu``, ``cuda`` ...
+        integrity: how much of the weights is read by the static checks.
+        allow_pickle: read pickle-based samples too, in a child process with limits.
+        policies: as for ``check``.
+
+    Raises:
+        UserError: as ``check``.
+    """
+    request = VerifyRequest(
+        spec=os.fspath(spec),
+        samples=_path(samples),
+        capture=_path(capture),
+        engine=engine,
+        target=_path(target),
+        serve_args=dict(serve_args),
+        device=device,
+        integrity=integrity,
+        allow_pickle=allow_pickle,
+    )
+    return _judged(request, policies)
+
+
+def read(
+    drafter: PathLike,
+    *,
+    engines: Iterable[str],
+    target: PathLike | None = None,
+    serve_args: Mapping[str, str] = _NO_ARGUMENTS,
+    kind: str | None = None,
+) -> list[EngineReading]:
+    """``contract read``: what each engine makes of a checkpoint; one reading per engine and runner. No contract is needed, and no torch.
+
+    Raises:
+        UserError: an engine is not known, a file cannot be read.
+    """
+    request = ReadRequest(drafter=os.fspath(drafter), engines=tuple(engines), target=_path(target), serve_args=dict(serve_args))
+    answer = execute(default_kind(kind), request)
+    if not isinstance(answer, Answer):
+        raise InternalError("`read` answers, it does not report")
+    return [_reading(data) for data in (answer.data if isinstance(answer.data, list) else [answer.data])]
+
+
+def require_kept(report: Report) -> Report:
+    """The report, if its contract is kept.
+
+    Raises:
+        NotKept: it is violated, unknown, or something could not be used.
+    """
+    if int(report.exit_code) != 0:
+        raise NotKept(report)
+    return report
+
+
+def _judged(request: CheckRequest | VerifyRequest, policies: Iterable[PathLike]) -> Report:
+    given = [os.fspath(name) for name in policies]
+    result = judge(kind_of_spec(request.spec), request, policies=lambda: policy_files(given, settings=configured_policies(effective())))
+    if not isinstance(result, Report):
+        raise InternalError(f"the kind answered {type(request).__name__} without a report")
+    return result
+
+
+def _path(path: PathLike | None) -> str | None:
+    return None if path is None else os.fspath(path)
+
+
+def _reading(data: Mapping[str, Any]) -> EngineReading:
+    fields = [
+        ReadField(
+            name=item["field"],
+            value=item["value"],
+            known=item["known"],
+            origin=item["origin"],
+            key=item["key"],
+            looked_for=tuple(item["looked_for"]),
+            rule=item["rule"],
+            source=item["source"],
+        )
+        for item in data["fields"]
+    ]
+    return EngineReading(
+        engine=data["engine"],
+        runner=data["runner"],
+        version=data["version"],
+        outcome=data["outcome"],
+        error=data["error"],
+        fields={field.name: field for field in fields},
+        tensors={tensor["name"]: tensor["fate"] for tensor in data["tensors"]},
+        ignored_keys=tuple(data["ignored_keys"]),
+        data=data,
+    )
