@@ -28,6 +28,11 @@ class Eagle3:
 
         return Contract
 
+    def init(self, request: requests.InitRequest) -> Result:
+        from eagle3_contract.commands.init import init
+
+        return init(request)
+
     def show(self, request: requests.ShowRequest) -> Result:
         from eagle3_contract.commands.show import show
 
@@ -57,6 +62,11 @@ class Eagle3:
         from eagle3_contract.commands.verify import verify
 
         return verify(request)
+
+    def diff(self, request: requests.DiffRequest) -> Result:
+        from eagle3_contract.commands.diff import diff
+
+        return diff(request)
 
     def demo(self, request: requests.DemoRequest) -> Result:
         from eagle3_contract.commands.demo import demo

@@ -1,0 +1,1 @@
+"""``contract diff``: what changed between two contracts, and what of it breaks a promise."""
