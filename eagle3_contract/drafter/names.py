@@ -13,31 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from contract.errors import InputRejected
+from eagle3_contract.model.target_names import TARGET_EMBEDDING_NAMES as TARGET_EMBEDDING_NAMES
+from eagle3_contract.model.target_names import TARGET_HEAD_NAMES as TARGET_HEAD_NAMES
 
 EMBEDDING: Final = "embed_tokens.weight"
 HEAD: Final = "lm_head.weight"
 D2T: Final = "d2t"
 T2D: Final = "t2d"
-
-TARGET_EMBEDDING_NAMES: Final = (
-    "model.embed_tokens.weight",
-    "language_model.model.embed_tokens.weight",
-    "model.language_model.embed_tokens.weight",
-    "model.text_model.embed_tokens.weight",
-    "thinker.model.embed_tokens.weight",
-    "embed_tokens.weight",
-    "transformer.wte.weight",
-)
-"""Where target families keep the token embedding. Exact names: DeepSeek's MTP layers hold ``model.layers.61.embed_tokens.weight``."""
-
-TARGET_HEAD_NAMES: Final = (
-    "lm_head.weight",
-    "language_model.lm_head.weight",
-    "model.lm_head.weight",
-    "thinker.lm_head.weight",
-    "output.weight",
-)
-"""Where target families keep the head. A target without one ties it to the embedding."""
 
 _LEGACY_FC_NORM: Final = {"aux_norm_low.weight": 0, "aux_norm_mid.weight": 1, "aux_norm_high.weight": 2}
 _TOP: Final = frozenset({EMBEDDING, HEAD, D2T, T2D, "fc.weight", "fc.bias", "input_norm.weight", "norm.weight"})
