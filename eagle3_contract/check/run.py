@@ -127,8 +127,16 @@ def check_spec(
     except UserError as error:
         return Report(command="check", subject=subject, checks=[check_from_error(error, dimension="contract")])
     subject["drafter"] = str(loaded.drafter_folder)
-    found = check_loaded(loaded, target=target, integrity=integrity, engines=engines, flags=flags, allow_pickle=allow_pickle, limits=limits)
-    return Report(command="check", subject=subject, checks=list(found))
+    checks: list[Check] = []
+    complete = True
+    try:
+        for made in check_loaded(
+            loaded, target=target, integrity=integrity, engines=engines, flags=flags, allow_pickle=allow_pickle, limits=limits
+        ):
+            checks.append(made)
+    except KeyboardInterrupt:
+        complete = False  # what was found so far is still said, and the exit code is 2
+    return Report(command="check", subject=subject, checks=checks, complete=complete)
 
 
 def check_loaded(

@@ -11,9 +11,10 @@ from factory import MLA, Pair, pair, tiny, write_contract
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contract.findings import ExitCode, Status, Verdict
+from contract.findings import Check, ExitCode, Status, Verdict
 from contract.reporting import Report
 from contract.requests import CheckRequest
+from eagle3_contract.check import run
 from eagle3_contract.check.context import Integrity
 from eagle3_contract.check.run import check, check_spec
 from eagle3_contract.model.wiring import Attention, Feedback, LaterLayerNorm, NormBeforeFc, Owner, Rope, Wiring
@@ -274,3 +275,17 @@ def test_sampled_values_miss_what_a_whole_read_finds(tmp_path: Path) -> None:
     spec = made.write(tmp_path)
     assert check_spec(spec, integrity=Integrity.VALUES).exit_code is ExitCode.KEPT
     assert check_spec(spec, integrity=Integrity.DIGESTS).exit_code is ExitCode.VIOLATED
+
+
+def test_interrupted_check_says_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: object) -> list[Check]:
+        raise KeyboardInterrupt
+
+    made = pair()
+    made.config["rope_theta"] = 5e5
+    spec = made.write(tmp_path)
+    monkeypatch.setattr(run, "ALL", (*run.ALL, interrupt))
+    report = check_spec(spec)
+    assert not report.complete
+    assert report.exit_code is ExitCode.UNUSABLE
+    assert "config.rope-theta" in {c.rule for c in report.checks if c.status is Status.FAILED}
