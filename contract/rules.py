@@ -33,6 +33,22 @@ TOOL_RULES: Final[tuple[Rule, ...]] = (
         remedy="Write each field once, such as --set wiring.feedback=pre_norm.",
     ),
     Rule(
+        id="cli.card-marks",
+        title="A model card has one pair of marks around the section",
+        severity=Severity.ERROR,
+        dimension="tool",
+        why="With several marks it is not clear which text may be replaced, and what somebody wrote could be lost.",
+        remedy="Keep one pair of marks, or remove all of them.",
+    ),
+    Rule(
+        id="cli.card-unreadable",
+        title="The model card can be read",
+        severity=Severity.ERROR,
+        dimension="tool",
+        why="A card that cannot be read cannot be kept outside the section.",
+        remedy="Name a model card in UTF-8.",
+    ),
+    Rule(
         id="cli.command-not-provided",
         title="The kind has the command that is asked for",
         severity=Severity.ERROR,

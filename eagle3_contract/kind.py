@@ -68,6 +68,11 @@ class Eagle3:
 
         return diff(request)
 
+    def card(self, request: requests.CardRequest) -> Result:
+        from eagle3_contract.commands.card import card
+
+        return card(request)
+
     def demo(self, request: requests.DemoRequest) -> Result:
         from eagle3_contract.commands.demo import demo
 
