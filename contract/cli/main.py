@@ -35,9 +35,9 @@ def main(argv: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("error: interrupted, fix: run it again to its end", err=True)
         return int(ExitCode.UNUSABLE)
-    except SystemExit:
-        # click does this, with 1, when whoever read the help page has gone.
-        return int(ExitCode.UNUSABLE)
+    except SystemExit as ended:
+        # click does this: with 0 after completing a line for a shell, with 1 when whoever read the help page has gone.
+        return int(ExitCode.KEPT if ended.code == 0 else ExitCode.UNUSABLE)
     except Exception as error:  # noqa: BLE001 -- the outermost boundary: an uncaught fault would exit 1, which means "violated"
         say_fault(error)
         return int(ExitCode.UNUSABLE)
