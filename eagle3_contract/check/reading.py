@@ -7,11 +7,12 @@ from typing import Final
 
 from contract.findings import Check, Json, Where
 from eagle3_contract.check.compare import agree, said, same
+from eagle3_contract.check.consequences import Consequence, consequence_of, figure_for, told
 from eagle3_contract.check.context import CheckContext
+from eagle3_contract.check.harmless import Difference, fate_reason
 from eagle3_contract.check.needed import needed
 from eagle3_contract.check.reading_fields import COMPARED, Compared
 from eagle3_contract.check.reading_rules import reading_rule
-from eagle3_contract.drafter.names import EMBEDDING, HEAD
 from eagle3_contract.model.names import canonical
 from eagle3_contract.readings.reading import EngineReading, Field, Outcome
 from eagle3_contract.readings.rules import Fate, Origin
@@ -54,11 +55,18 @@ def check_reading(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:
     """Every field of one engine's reading (one version, one runner)."""
     yield _outcome(reading)
     for compared in COMPARED:
-        if compared.applies(ctx):
+        if compared.applies(ctx) and compared.used(reading):
             check = _compare(ctx, reading, compared)
             if check is not None:
                 yield check
-    yield agree(ctx, SHIFT, ("alignment", "token_shift"), ENGINE_SHIFT, found_in=reading.reader)
+    yield agree(
+        ctx,
+        SHIFT,
+        ("alignment", "token_shift"),
+        ENGINE_SHIFT,
+        found_in=reading.reader,
+        consequence=told(reading, figure_for(SHIFT.id, None, None))[0].removeprefix(". "),
+    )
     if reading.outcome is not Outcome.ERROR_AT_LOAD:
         yield from _tensors(ctx, reading)
     yield from _serve(ctx, reading)
@@ -72,7 +80,7 @@ def _outcome(reading: EngineReading) -> Check:
         f"{reading.reader} {when}: {reading.error}",
         expected=Outcome.OK.value,
         actual=reading.outcome.value,
-        evidence={"engine": reading.reader, "source": reading.error_source},
+        evidence={"engine": reading.reader, "source": reading.error_source, "outcome": consequence_of(reading).value},
     )
 
 
@@ -119,44 +127,56 @@ def _compare(ctx: CheckContext, reading: EngineReading, compared: Compared) -> C
         )
     if compared.equal(ctx, stated.value, field.value):
         return rule.passed(f"{uses}, as training did", expected=stated.value, actual=field.value, evidence=evidence)
+    if (reason := compared.harmless(Difference(ctx=ctx, reading=reading, stated=stated.value, actual=field.value))) is not None:
+        evidence |= {"outcome": Consequence.HARMLESS.value, "reason": reason}
+        says = f"{uses}; training: {name} {said(stated.value)}. Harmless: {reason}"
+        return rule.passed(says, expected=stated.value, actual=field.value, evidence=evidence)
+    figure = figure_for(rule.id, stated.value, field.value, by_default=field.origin is Origin.DEFAULT)
+    sentence, consequence = told(reading, figure)
     because = f" ({field.rule})" if field.rule else ""
     return rule.failed(
-        f"{uses}{because}; training: {name} {said(stated.value)}",
+        f"{uses}{because}; training: {name} {said(stated.value)}{sentence}",
         expected=stated.value,
         actual=field.value,
         where=where,
-        evidence=evidence,
+        evidence=evidence | consequence,
     )
 
 
-_HARMLESS: Final = (Fate.LOADED, Fate.CAST, Fate.REPLACED_BY_TARGET, Fate.SHARED_FROM_TARGET)
+_ARRIVES: Final = (Fate.LOADED, Fate.REPLACED_BY_TARGET, Fate.SHARED_FROM_TARGET)
 """Fates that leave a tensor whole, or that the fields ``embedding.used`` and ``lm_head.used`` speak of."""
 
 _ABSENT: Final = (Fate.MISSING_UNINITIALISED, Fate.MISSING_RANDOM, Fate.MISSING_ONES, Fate.MISSING_ZEROS)
 
 
 def _tensors(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:
-    clean, wanted = True, needed(ctx).shapes
+    clean, wanted, harmless = True, needed(ctx).shapes, list[str]()
     for tensor in reading.tensors:
         name = canonical(tensor.name)
         spec = ctx.contract.tensors.get(name)
         if tensor.fate in _ABSENT and name not in wanted and (spec is None or not spec.stored):
             continue  # a parameter that this engine builds and training did not have
-        unused = spec is not None and ctx.value("tensors", name, "used") in ("not_used", "target", "tied_to_target")
-        table = name in (EMBEDDING, HEAD) and tensor.fate is Fate.PADDED
-        if tensor.fate in _HARMLESS or table or (unused and tensor.fate in (Fate.DROPPED, Fate.SHADOWED)):
+        if tensor.fate in _ARRIVES:
+            continue
+        if (reason := fate_reason(ctx, name, tensor.fate)) is not None:
+            harmless.append(f"{tensor.name} {tensor.fate.value}: {reason}")
             continue
         clean = False
+        loud = tensor.fate is Fate.ERROR
+        sentence, consequence = told(reading, None if loud else figure_for(TENSORS.id, None, None))
+        if loud:
+            sentence, consequence = ". Loud at load", {"outcome": Consequence.LOUD_AT_LOAD.value}
         sizes = f" ({list(tensor.shape)} for {list(tensor.expected)})" if tensor.shape and tensor.expected else ""
         yield TENSORS.failed(
-            f"{reading.reader}: {tensor.name} is {tensor.fate.value.replace('_', ', ')}{sizes}",
+            f"{reading.reader}: {tensor.name} is {tensor.fate.value.replace('_', ', ')}{sizes}{sentence}",
             expected=Fate.LOADED.value,
             actual=tensor.fate.value,
             where=Where(file=tensor.file, tensor=tensor.name),
-            evidence={"engine": reading.reader, "parameter": tensor.parameter},
+            evidence={"engine": reading.reader, "parameter": tensor.parameter} | consequence,
         )
     if clean and reading.tensors:
-        yield TENSORS.passed(f"{reading.reader} uses every tensor that training used")
+        evidence: dict[str, Json] = {"outcome": Consequence.HARMLESS.value, "reasons": harmless} if harmless else {}
+        yield TENSORS.passed(f"{reading.reader} uses every tensor that training used", evidence=evidence)
 
 
 def _serve(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:

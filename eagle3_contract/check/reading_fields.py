@@ -10,15 +10,23 @@ from contract.findings import Rule
 from contract.statement import Fact
 from eagle3_contract.check.compare import same
 from eagle3_contract.check.context import CheckContext
+from eagle3_contract.check.harmless import Reason, long_enough, moved_together, no_reason, same_map, same_owner, within_window
 from eagle3_contract.check.reading_rules import FIELD_RULES
 from eagle3_contract.drafter.names import EMBEDDING, HEAD
+from eagle3_contract.readings.reading import EngineReading
 
 Stated = Callable[[CheckContext], Fact]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One field of a reading and the statement of the contract that it must equal. ``required``: an unknown one cannot be kept."""
+    """One field of a reading and the statement of the contract that it must equal.
+
+    Attributes:
+        required: an unknown one cannot be kept.
+        applies: whether the contract gives the field a meaning; ``used``: whether the engine does.
+        harmless: the reason why a difference changes no number, or None.
+    """
 
     rule: Rule
     field: str
@@ -27,6 +35,8 @@ class Compared:
     equal: Callable[[CheckContext, Any, Any], bool] = lambda _, a, b: same(a, b)
     required: bool = True
     applies: Callable[[CheckContext], bool] = lambda _: True
+    used: Callable[[EngineReading], bool] = lambda _: True
+    harmless: Reason = no_reason
 
 
 def _at(*path: str) -> dict[str, Any]:
@@ -48,24 +58,20 @@ def _same_scaling(_: CheckContext, stated: Any, actual: Any) -> bool:
     return kept.keys() == stated.keys() and all(same(stated[k], kept[k]) for k in kept)
 
 
-def _same_owner(name: str) -> Callable[[CheckContext, Any, Any], bool]:
-    """Own and target's are the same where the contract says that the own tensor is a copy of the target's."""
-
-    def equal(ctx: CheckContext, stated: Any, actual: Any) -> bool:
-        spec = ctx.contract.tensors.get(name)
-        copy = spec is not None and ctx.value("tensors", name, "content") == "target_copy"
-        return same(stated, actual) or (copy and {stated, actual} == {"own", "target"})
-
-    return equal
+def _with_fc(reading: EngineReading) -> bool:
+    """The number of states that fc was built for means nothing where fc is skipped."""
+    return reading.value("fc.applied") is not False
 
 
-def _same_map(ctx: CheckContext, stated: Any, actual: Any) -> bool:
-    zeros = ctx.drafter.d2t is not None and not ctx.drafter.d2t.any()
-    return same(stated, actual) or (zeros and {stated, actual} == {"offset", "identity"})
+def _trained_dtype(ctx: CheckContext) -> Fact:
+    """The dtype of the weights that every state goes through: fc, or the first tensor that is stored."""
+    names = [n for n in ("fc.weight", *ctx.contract.tensors) if n in ctx.contract.tensors]
+    return ctx.stated("tensors", names[0], "dtype") if names else Fact(known=False, reason="the contract lists no tensor")
 
 
-def _long_enough(_: CheckContext, stated: Any, actual: Any) -> bool:
-    return isinstance(actual, int) and actual >= stated
+def _range_kept(_: CheckContext, stated: Any, actual: Any) -> bool:
+    """bfloat16 and float32 have one range; float16 ends at 65504, below the outliers of many residual streams."""
+    return bool(actual != "float16" or stated == "float16")
 
 
 def _deeper(ctx: CheckContext) -> bool:
@@ -82,8 +88,9 @@ def _wiring(rule: str, *fields: tuple[str, str], **more: Any) -> tuple[Compared,
 
 COMPARED: Final[tuple[Compared, ...]] = (
     _row("boundaries", "hidden_states.boundaries", "hidden_states", "boundaries"),
+    _row("point", "hidden_states.point", "hidden_states", "point", required=False),
     _row("fc-applied", "fc.applied", "wiring", "fc_applied"),
-    _row("fc-count", "fc.count", "hidden_states", "boundaries", stated=_count),
+    _row("fc-count", "fc.count", "hidden_states", "boundaries", stated=_count, used=_with_fc),
     _row("fc-bias", "fc.bias", "wiring", "fc_bias"),
     _row("norms-before-fc", "norms.before_fc", "wiring", "norms_before_fc"),
     _row("norm-before-residual", "wiring.norm_before_residual", "wiring", "norm_before_residual"),
@@ -92,17 +99,17 @@ COMPARED: Final[tuple[Compared, ...]] = (
     _row("later-layer-norm", "wiring.later_layer_norm", "wiring", "later_layer_norm", applies=_deeper),
     _row("final-norm", "wiring.final_norm", "wiring", "final_norm"),
     _row("vocab-present", "vocab.present", "vocab", "present"),
-    _row("vocab-map", "vocab.map", "vocab", "map", equal=_same_map),
+    _row("vocab-map", "vocab.map", "vocab", "map", harmless=same_map),
     _row("draft-size", "vocab.draft_size", "vocab", "draft_size"),
-    _row("embedding", "embedding.used", "wiring", "embedding", equal=_same_owner(EMBEDDING)),
-    _row("lm-head", "lm_head.used", "wiring", "lm_head", equal=_same_owner(HEAD)),
+    _row("embedding", "embedding.used", "wiring", "embedding", harmless=same_owner(EMBEDDING)),
+    _row("lm-head", "lm_head.used", "wiring", "lm_head", harmless=same_owner(HEAD)),
     _row("rope-theta", "rope.theta", "wiring", "rope", "theta"),
     _row("rope-type", "rope.type", "wiring", "rope", "type"),
     _row("rope-scaling", "rope.scaling", "wiring", "rope", "scaling", equal=_same_scaling, stated=_scaling, required=False),
     _row("rope-scaling", "rope.rotary_dim", "wiring", "rope", "rotary_dim", required=False),
     _row("rope-scaling", "rope.interleaved", "wiring", "rope", "interleaved", required=False),
-    _row("table-length", "rope.table_length", "wiring", "rope", "table_length", equal=_long_enough, required=False),
-    _row("window", "window", "wiring", "window"),
+    _row("table-length", "rope.table_length", "wiring", "rope", "table_length", harmless=long_enough, required=False),
+    _row("window", "window", "wiring", "window", harmless=within_window),
     _row("layers", "layers", "wiring", "layers"),
     *_wiring("sizes", *((name, name) for name in ("hidden_size", "heads", "kv_heads", "head_dim", "intermediate_size"))),
     _row("sizes", "target_hidden_size", "target", "hidden_size"),
@@ -120,5 +127,7 @@ COMPARED: Final[tuple[Compared, ...]] = (
     *_wiring(
         "attention", ("mlp_bias",) * 2, ("wiring.hidden_norm", "hidden_norm"), ("wiring.concat_order", "concat_order"), required=False
     ),
-    _row("attention", "wiring.step_positions", "alignment", "step_positions", required=False),
+    _row("step-positions", "wiring.step_positions", "alignment", "step_positions", required=False),
+    _row("step-positions", "wiring.positions_start", "alignment", "positions_start", required=False, harmless=moved_together),
+    _row("dtype", "dtype", "tensors", stated=_trained_dtype, equal=_range_kept, required=False),
 )

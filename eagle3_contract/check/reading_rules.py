@@ -16,14 +16,22 @@ def reading_rule(name: str, title: str, dimension: str, why: str, remedy: str = 
     return Rule(id=f"reading.{name}", title=title, severity=Severity.ERROR, dimension=dimension, why=why, remedy=remedy)
 
 
-_TABLE: Final[tuple[tuple[str, str, str, str], ...]] = (
-    # name, title, dimension, why
+_TABLE: Final[tuple[tuple[str, ...], ...]] = (
+    # name, title, dimension, why, and the remedy where it is another than the usual one
     (
         "boundaries",
         "The engine feeds the states of the recipe, in its order",
         "recipe",
         "One key names boundary k on one reader and k+1 on the next; a third does not read it and takes 2, N//2, N-3 instead. "
         "Off by one cost 10% against 45% at position 0 (vllm#43671); another recipe two thirds of all accepted drafts.",
+    ),
+    (
+        "point",
+        "The engine captures the stream that training recorded",
+        "recipe",
+        "SGLang's Gemma3 hands over the MLP branch without the residual (gemma3_causal.py:632-672); its Qwen3-VL captures before injected "
+        "vision features, transformers after them (SpecForge#431).",
+        "Serve with an engine that captures this stream, or train on the stream that the engine captures.",
     ),
     (
         "fc-applied",
@@ -134,5 +142,20 @@ _TABLE: Final[tuple[tuple[str, str, str, str], ...]] = (
         "wiring",
         "SGLang 0.5.23 has no q/k norms and no q, k, v biases in its Llama drafter and drops such tensors silently.",
     ),
+    (
+        "step-positions",
+        "The engine rotates every step at the position of training",
+        "alignment",
+        "Engines advance the position with each step; SpecForge trained with constant ones once (SpecForge#414).",
+        "Train with positions that advance, as engines do.",
+    ),
+    (
+        "dtype",
+        "The engine runs the drafter in a dtype that holds the range of training",
+        "dtype",
+        "float16 ends at 65504: Qwen3's outliers overflow where the states are fused (lmdeploy#4991). SGLang runs a float32 config in "
+        "float16 (configs/model_config.py:2284-2330).",
+        "Write dtype bfloat16 into config.json, or serve with --dtype bfloat16.",
+    ),
 )
-FIELD_RULES: Final = {name: reading_rule(name, title, dimension, why) for name, title, dimension, why in _TABLE}
+FIELD_RULES: Final = {row[0]: reading_rule(*row) for row in _TABLE}

@@ -15,6 +15,7 @@ W = "contract.wiring."
 IDS = "config.eagle_config.eagle_aux_hidden_state_layer_ids"
 SGLANG, VLLM_V1, VLLM_V2 = ("sglang==0.5.23",), ("vllm[v1]==0.32.0",), ("vllm[v2]==0.32.0",)
 LLAMA = target(architectures=["LlamaForCausalLM"], max_position_embeddings=256)
+GEMMA = target(architectures=["Gemma3ForCausalLM"], model_type="gemma3_text", max_position_embeddings=256)
 KIMI = target(architectures=["DeepseekV3ForCausalLM"], model_type="deepseek_v3", max_position_embeddings=256)
 
 
@@ -30,6 +31,14 @@ def top_level() -> Pair:
 def seed_on_kimi() -> Pair:
     made = pair(boundaries=(0, 3, 5), ids=(0, 3, 5))
     made.contract["target"]["model_type"] = "deepseek_v3"
+    return made
+
+
+def branch_of_gemma() -> Pair:
+    """Trained on what SGLang's Gemma3 hands over."""
+    made = pair()
+    made.contract["target"]["model_type"] = "gemma3_text"
+    made.contract["hidden_states"]["point"] = "branch_only"
     return made
 
 
@@ -135,6 +144,29 @@ CASES = (
     ),
     Case(name="ids-count-from-another-key", rule="reading.fc-count", **on(SGLANG), change=setting("config.num_aux_hidden_states", 4)),
     Case(name="fc-skipped-on-equal-width", rule="reading.fc-applied", **on(SGLANG), change=one_state, says=("false",)),
+    Case(
+        name="branch-without-residual",
+        rule="reading.point",
+        engines=SGLANG,
+        target=GEMMA,
+        base=branch_of_gemma,
+        change=setting("contract.hidden_states.point", "residual"),
+        says=("branch_only", "residual"),
+    ),
+    Case(
+        name="constant-positions-of-training",
+        rule="reading.step-positions",
+        **on(SGLANG),
+        change=setting("contract.alignment.step_positions", "constant"),
+        says=("advance", "1.67 -> 1.62"),
+    ),
+    Case(
+        name="float32-config-run-in-float16",
+        rule="reading.dtype",
+        **on(SGLANG),
+        change=setting("config.torch_dtype", "float32"),
+        says=("float16", "bfloat16", "0.06"),
+    ),
     Case(name="fc-bias-of-training", rule="reading.fc-bias", **on(SGLANG), change=setting(W + "fc_bias", True)),
     Case(
         name="input-norm-flag-missing",
