@@ -24,6 +24,15 @@ GOLDEN_LOGITS: Final = _rule(
     "Compare the wiring fields of the contract with the trainer's code; the first step and row that part are named.",
     "wiring",
 )
+GOLDEN_STATES: Final = _rule(
+    "golden.states",
+    "The drafter reproduces the intermediate states of its golden rows",
+    "A golden file may hold the stream behind fc and what each step hands to the next one. The first of them that is missed says where "
+    "the forward parts from the trainer's: fc_out means the norms before fc, the recipe's order or fc itself; a state with fc_out kept "
+    "means the layer, the rope or what is fed back.",
+    "Compare the wiring fields of the contract with the trainer's code up to the first state that is missed.",
+    "wiring",
+)
 GOLDEN_PROOF: Final = _rule(
     "golden.produced-by",
     "The golden rows were made by the trainer",
@@ -195,6 +204,7 @@ ENGINE_WIRING: Final = _rule(
 RULES: Final = (
     *STATE_RULES,
     GOLDEN_LOGITS,
+    GOLDEN_STATES,
     GOLDEN_PROOF,
     PATH_LOGITS,
     CLAIM,

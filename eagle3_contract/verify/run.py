@@ -25,7 +25,6 @@ from eagle3_contract.check.run import check_loaded
 from eagle3_contract.drafter.checkpoint_source import CheckpointSource
 from eagle3_contract.drafter.devices import resolve_device
 from eagle3_contract.drafter.drafter import Drafter
-from eagle3_contract.drafter.forward import teacher_forced
 from eagle3_contract.drafter.weights import WeightSource
 from eagle3_contract.model.ceilings import under_ceilings
 from eagle3_contract.model.load import LoadedContract, load_contract
@@ -33,9 +32,10 @@ from eagle3_contract.model.resolve import resolve
 from eagle3_contract.model.wiring import Reading
 from eagle3_contract.verify import rules
 from eagle3_contract.verify.collect import Findings, Stopped
-from eagle3_contract.verify.golden import EmbeddingRows, compare_golden, read_golden
+from eagle3_contract.verify.golden import EmbeddingRows, read_golden
+from eagle3_contract.verify.golden_compare import compare_golden, run_rows
 from eagle3_contract.verify.sample_set import SampleSet, open_samples
-from eagle3_contract.verify.walk import Walk
+from eagle3_contract.verify.walk import TARGET_NEEDED, Walk
 
 FOREIGN: Final = 8
 """Other samples that a slot may be taken for."""
@@ -159,10 +159,10 @@ class _Verification:
         except UserError as error:
             self.found.error(error, "wiring")
             return
-        embedding = EmbeddingRows(rows, reading.wiring.target_vocab_size) if rows.embedding is not None else target
+        embedding = EmbeddingRows(rows, reading.wiring.target_vocab_size, target) if rows.embedding is not None else target
         try:
             drafter = Drafter(reading.wiring, source, target_source=embedding, device=self.device)
-            output = teacher_forced(
+            run = run_rows(
                 drafter,
                 rows.input_ids_T,
                 rows.hidden_states_TC,
@@ -172,10 +172,13 @@ class _Verification:
                 rollout=reading.rollout,
             )
         except UserError as error:
-            self.found.add(rules.RUNNABLE.failed(f"the drafter does not run on its golden rows: {error.message}", fix=error.fix))
+            message = f"the drafter does not run on its golden rows: {error.message}"
+            if error.rule == TARGET_NEEDED:
+                self.found.add(rules.GOLDEN_LOGITS.undecided(message, at=Depth.VERIFY, fix=error.fix))
+            else:
+                self.found.add(rules.RUNNABLE.failed(message, fix=error.fix))
             return
-        tolerance = self.contract.tolerances.logits
-        self.found.add(*compare_golden(rows, [z.cpu() for z in output.logits_steps], tolerance=tolerance))
+        self.found.add(*compare_golden(rows, run, tolerance=self.contract.tolerances.logits))
         where = self.loaded.document.where("golden.produced_by")
         by_trainer = golden.produced_by == "trainer"
         text = f"the golden rows were made by the {golden.produced_by}"
