@@ -11,7 +11,7 @@ from contract.findings import Json
 from contract.statement import Fact
 from eagle3_contract.drafter.weights import WeightSource
 from eagle3_contract.init.ledger import Ledger, text_of
-from eagle3_contract.init.probe import Hypothesis, Probe, probe
+from eagle3_contract.init.probe import Hypothesis, Probe, Says, probe
 from eagle3_contract.model.states import Recipe, recipe_text
 from eagle3_contract.model.view import DrafterView
 from eagle3_contract.model.wiring import Reading, Rope
@@ -32,6 +32,7 @@ class Ground:
     held: Sequence[TrainingSample]
     source: WeightSource
     target: WeightSource | None
+    says: Says | None = None
 
     def resolved(self, ledger: Ledger, states: int) -> Reading:
         """The wiring as it is known by now, the likely values for what is not. Raises UserError if it cannot be run at all."""
@@ -48,7 +49,9 @@ def compare_recipes(ground: Ground, ledger: Ledger, choices: Sequence[tuple[Reci
         reading = ground.resolved(ledger, len(choices[0][0]))
     except UserError as error:
         return Probe(best=None, against={}, decided=False, reason=error.message)
-    return probe([Hypothesis(recipe_text(r), reading, picked) for r, picked in choices], ground.held, ground.source, ground.target)
+    return probe(
+        [Hypothesis(recipe_text(r), reading, picked) for r, picked in choices], ground.held, ground.source, ground.target, ground.says
+    )
 
 
 def decide_rope(ground: Ground, ledger: Ledger, view: DrafterView, picked: tuple[int, ...]) -> None:
@@ -67,7 +70,7 @@ def decide_rope(ground: Ground, ledger: Ledger, view: DrafterView, picked: tuple
         return
     named = {_name(r): r for r in ropes}
     hypotheses = [Hypothesis(n, replace(reading, wiring=replace(reading.wiring, rope=r)), picked) for n, r in named.items()]
-    found = probe(hypotheses, ground.held, ground.source, ground.target)
+    found = probe(hypotheses, ground.held, ground.source, ground.target, ground.says)
     if not found.decided or found.best is None:
         _note_unknown(ledger, f"the samples do not decide: {found.reason}")
         return

@@ -38,6 +38,12 @@ class Ledger:
         """``forget`` where nothing is stated yet."""
         self.facts.setdefault(path, Fact(known=False, reason=reason))
 
+    def explain(self, path: str, reason: str) -> None:
+        """Add to the reason why something is not known."""
+        before = self.facts.get(path)
+        if before is None or not before.known:
+            self.forget(path, f"{before.reason}; {reason}" if before is not None and before.reason else reason)
+
     def measure(self, path: str, value: Any, note: str, *, where: Where | None = None) -> None:
         """State what was measured. If something else was stated on any evidence but an assumption, both sides become a violation."""
         before = self.facts.get(path)

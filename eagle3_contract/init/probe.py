@@ -1,7 +1,7 @@
 """The paired probe: which of several readings of a checkpoint predicts the tokens of its own samples better, token by token.
 
-Every hypothesis is run over the same rows (first step, teacher forced), and the cross-entropy of the token that came is compared row by
-row. Top-1 does not see a rope; this does. The rows of a text are alike, so that an interval over single rows would be too small a
+Every hypothesis is run over the same rows (first step, teacher forced), and its cross-entropy is compared row by row: against what the
+target says there, if its head and its last states are at hand (far less noise), else against the token that came. Top-1 does not see a rope; this does. The rows of a text are alike, so that an interval over single rows would be too small a
 one: the unit is a block of neighbouring rows. A drafter that does not predict its samples better than the tokens of other rows is not
 trained on them (or not under any of the hypotheses), and then the probe decides nothing.
 
@@ -11,9 +11,9 @@ Legend: T tokens, R rows that count, DV draft vocabulary, B blocks.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor
@@ -81,13 +81,23 @@ class Hypothesis:
     picked: tuple[int, ...] | None = None
 
 
-def probe(hypotheses: Sequence[Hypothesis], held: Sequence[TrainingSample], source: WeightSource, target: WeightSource | None) -> Probe:
+Says: TypeAlias = Callable[[TrainingSample, Tensor], Tensor]
+"""What the target says after each token of a sample: log probabilities [T, DV] over the draft vocabulary, whose target ids [DV] are given."""
+
+
+def probe(
+    hypotheses: Sequence[Hypothesis],
+    held: Sequence[TrainingSample],
+    source: WeightSource,
+    target: WeightSource | None,
+    says: Says | None = None,
+) -> Probe:
     """Compare hypotheses on samples. Never raises a ``UserError``: what cannot be run is a reason."""
     losses: dict[str, Tensor] = {}
     chance: Tensor | None = None
     for hypothesis in hypotheses:
         try:
-            losses[hypothesis.name], other_R = _losses(hypothesis, held, source, target)
+            losses[hypothesis.name], other_R = _losses(hypothesis, held, source, target, says)
         except UserError as error:
             return Probe(best=None, against={}, decided=False, reason=f"the drafter does not run as {hypothesis.name}: {error.message}")
         if chance is None or float(losses[hypothesis.name].mean()) <= min(float(x.mean()) for x in losses.values()):
@@ -108,9 +118,13 @@ def probe(hypotheses: Sequence[Hypothesis], held: Sequence[TrainingSample], sour
 
 
 def _losses(
-    hypothesis: Hypothesis, held: Sequence[TrainingSample], source: WeightSource, target: WeightSource | None
+    hypothesis: Hypothesis,
+    held: Sequence[TrainingSample],
+    source: WeightSource,
+    target: WeightSource | None,
+    says: Says | None,
 ) -> tuple[Tensor, Tensor]:
-    """[R] cross-entropy of the token that came at every counted row, and of the token of another row."""
+    """[R] cross-entropy at every counted row, and against what belongs to another row."""
     drafter = Drafter(hypothesis.reading.wiring, source, target_source=target)
     draft_of = {int(t): i for i, t in enumerate(drafter.target_ids.tolist())}
     own, other, left = [], [], TOKENS
@@ -127,6 +141,11 @@ def _losses(
         if len(rows) <= APART:
             continue
         logprob_RD = logits_TD[rows].log_softmax(-1)
+        if says is not None:
+            said_RD = says(sample, drafter.target_ids)[torch.tensor(rows) + drafter.wiring.token_shift].exp()
+            own.append(-(said_RD * logprob_RD).sum(-1))
+            other.append(-(said_RD.roll(APART, 0) * logprob_RD).sum(-1))
+            continue
         token_R = torch.tensor(tokens)
         own.append(-logprob_RD.gather(1, token_R[:, None])[:, 0])
         other.append(-logprob_RD.gather(1, token_R.roll(APART)[:, None])[:, 0])

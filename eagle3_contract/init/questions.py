@@ -20,7 +20,7 @@ _DECIDES_TOO: Final = frozenset(
     }
 )  # fmt: skip
 _FORMS: Final = {
-    BOUNDARIES: "[2, 16, 29]",
+    BOUNDARIES: "'[BOUNDARY, ...]'",
     "target.layers": "NUMBER",
     "training.rollout": "teacher|own_argmax",
     "wiring.rope.theta": "NUMBER",

@@ -82,7 +82,7 @@ def state_recipe(ledger: Ledger, found: Measurement, candidates: Sequence[Candid
     fed, stored = ledger.value("states"), ledger.value(STORED)
     count = len(found.stored.slots)
     if fed is None:
-        ledger.leave_open(BOUNDARIES, "fc does not tell how many states are fed")
+        ledger.explain(BOUNDARIES, "fc does not tell how many states are fed")
         return
     if count < fed:
         text = f"fc takes {fed} states of width {ledger.value('target.hidden_size')}, a sample stores {count}"
@@ -93,7 +93,7 @@ def state_recipe(ledger: Ledger, found: Measurement, candidates: Sequence[Candid
     elif stored is not None:
         _some_of_them(ledger, tuple(stored), fed, candidates, compare, declared)
     else:
-        ledger.leave_open(BOUNDARIES, f"a sample stores {count} states, {fed} are fed, and the states are not all known: {found.text}")
+        ledger.explain(BOUNDARIES, f"a sample stores {count} states, {fed} are fed, and the states are not all known: {found.text}")
 
 
 def _all_of_them(ledger: Ledger, found: Measurement, candidates: Sequence[Candidate], declared: bool) -> None:

@@ -164,6 +164,7 @@ class _Init:
         from eagle3_contract.init.recipe import Measurement, state_last, state_recipe, state_stored
         from eagle3_contract.init.stored_states import measure_states
         from eagle3_contract.init.target import rows_of
+        from eagle3_contract.init.target_says import target_says
 
         ledger, held = self.ledger, self.measured.scan.held
         own = next((ref for name, ref in self.loaded.tensors.items() if canonical(name) == EMBEDDING), None)
@@ -171,7 +172,8 @@ class _Init:
         self.measured.stored = stored
         found = Measurement(stored, held)
         target = None if self.target is None or self.target.checkpoint is None else CheckpointSource(self.target.checkpoint)
-        ground = Ground(self.reading, held, _Tensors(self.loaded.tensors, self.request.drafter), target)
+        says = target_says(self.target, stored.last, ledger.value("target.layers"))
+        ground = Ground(self.reading, held, _Tensors(self.loaded.tensors, self.request.drafter), target, says)
         self.measured.ground = ground
         state_stored(ledger, found)
         state_recipe(
