@@ -27,6 +27,7 @@ SUMMARIES: Final[Mapping[str, str]] = MappingProxyType(
         "export": "Write the drafter's folder as an engine must find it.",
         "demo": "Verify the embedded pair, then replay the incident.",
         "guard": "Verify, then start the server, or refuse to.",
+        "hook": "Check the contracts of changed files (for pre-commit).",
         "card": "Write the model card's section about the drafter.",
         "upgrade": "Bring a contract to the newest version of the file.",
         "explain": "Say what a rule guards against.",

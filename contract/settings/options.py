@@ -34,13 +34,13 @@ class Option:
 
 OPTIONS: Final[tuple[Option, ...]] = (
     Option(
-        name="policy", parameter="policy", commands=("check", "verify", "guard"), several=True, path=True, help="policy files; they add up"
+        name="policy", parameter="policy", commands=("check", "verify", "guard", "hook"), several=True, path=True, help="policy files; they add up"
     ),
-    Option(name="engines", parameter="engines", commands=("check", "read", "export"), several=True, help="engines, such as sglang==0.5.23"),
+    Option(name="engines", parameter="engines", commands=("check", "read", "export", "hook"), several=True, help="engines, such as sglang==0.5.23"),
     Option(
         name="target",
         parameter="target",
-        commands=("check", "read", "verify", "capture", "export", "guard", "card"),
+        commands=("check", "read", "verify", "capture", "export", "guard", "card", "hook"),
         path=True,
         help="the target",
     ),
@@ -48,7 +48,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         name="integrity",
         parameter="integrity",
-        commands=("check", "guard"),
+        commands=("check", "guard", "hook"),
         choices=("headers", "values", "digests"),
         help="how much of the weights is read",
     ),

@@ -95,7 +95,7 @@ def test_outputs() -> None:
 
 def test_commands_without_a_body_are_not_listed(run_line: Run, kind: FakeKind) -> None:
     listed = {line.split()[0] for line in run_line("--help").out.partition("Commands:")[2].splitlines() if line.strip()}
-    own = {"guard", "upgrade", "explain", "schema", "config", "completion", "doctor", "version"}
+    own = {"guard", "hook", "upgrade", "explain", "schema", "config", "completion", "doctor", "version"}
     assert listed == {"show", "check", "read", "verify", *own}
     assert set(COMMANDS) < set(SUMMARIES)
 
