@@ -178,6 +178,13 @@ GOLDEN_MALFORMED: Final = _rule(
     "Write the file with the trainer's stamp, in the format of docs/golden-format.md.",
     "files",
 )
+GOLDEN_SAMPLE: Final = _rule(
+    "golden.no-sample",
+    "There is a sample to make golden rows from",
+    "Golden rows need a prefix of tokens with the states of the recipe.",
+    "Give training samples with --samples.",
+    "files",
+)
 TARGET_HEAD: Final = _rule(
     "target.head",
     "The target's logits can be computed from its stored last state",
@@ -223,6 +230,7 @@ RULES: Final = (
     CAPTURE_SAMPLES,
     CAPTURE_PROMPT,
     GOLDEN_MALFORMED,
+    GOLDEN_SAMPLE,
     TARGET_HEAD,
     OFFERED,
     ENGINE_WIRING,
