@@ -9,8 +9,8 @@ from eagle3_contract.check import ALL_RULES as CHECK_RULES
 from eagle3_contract.diff.rules import RULES as DIFF_RULES
 from eagle3_contract.drafter.rules import RULES as DRAFTER_RULES
 from eagle3_contract.engines.rules import RULES as ENGINE_RULES
-from eagle3_contract.readings.error_rules import RULES as READING_RULES
 from eagle3_contract.init.rules import RULES as INIT_RULES
+from eagle3_contract.readings.error_rules import RULES as READING_RULES
 from eagle3_contract.stamp.rules import RULES as STAMP_RULES
 from eagle3_contract.trainers.rules import RULES as TRAINER_RULES
 from eagle3_contract.verify.rules import RULES as VERIFY_RULES
@@ -18,6 +18,7 @@ from eagle3_contract.verify.rules import RULES as VERIFY_RULES
 ALL_RULES: Final[tuple[Rule, ...]] = (
     *DIFF_RULES,
     *STAMP_RULES,
+    *INIT_RULES,
     *CHECK_RULES,
     *VERIFY_RULES,
     *ENGINE_RULES.values(),
