@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from contract.findings import Check, Json, Where
-from eagle3_contract.check.compare import agree, said, same
+from eagle3_contract.check.compare import agree, said
 from eagle3_contract.check.consequences import Consequence, consequence_of, figure_for, told
 from eagle3_contract.check.context import CheckContext
 from eagle3_contract.check.harmless import Difference, fate_reason
 from eagle3_contract.check.needed import needed
 from eagle3_contract.check.reading_fields import COMPARED, Compared
 from eagle3_contract.check.reading_rules import reading_rule
+from eagle3_contract.check.serving import SERVE, check_serving
 from eagle3_contract.model.names import canonical
 from eagle3_contract.readings.reading import EngineReading, Field, Outcome
 from eagle3_contract.readings.rules import Fate, Origin
@@ -39,14 +40,6 @@ SHIFT: Final = reading_rule(
     "x[t+1], always; a drafter trained on another pairing predicts from the wrong row.",
     "Train with token_shift 1, as every known trainer does, or correct alignment.token_shift in the contract.",
 )
-SERVE: Final = reading_rule(
-    "serve",
-    "The serving flags give the steps, topk and draft tokens of the contract",
-    "flags",
-    "SGLang overwrites num_draft_tokens by steps + 1 at topk 1 with one warning line; --speculative-num-steps 1 limited 16 draft tokens "
-    "to 2 in the incident that this project was born from.",
-    "Give the flags that the contract's serving section says.",
-)
 RULES: Final = tuple(dict.fromkeys([OUTCOME, *(c.rule for c in COMPARED), SHIFT, TENSORS, SERVE]))
 ENGINE_SHIFT: Final = 1
 
@@ -69,7 +62,7 @@ def check_reading(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:
     )
     if reading.outcome is not Outcome.ERROR_AT_LOAD:
         yield from _tensors(ctx, reading)
-    yield from _serve(ctx, reading)
+    yield from check_serving(ctx, reading)
 
 
 def _outcome(reading: EngineReading) -> Check:
@@ -177,31 +170,3 @@ def _tensors(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:
     if clean and reading.tensors:
         evidence: dict[str, Json] = {"outcome": Consequence.HARMLESS.value, "reasons": harmless} if harmless else {}
         yield TENSORS.passed(f"{reading.reader} uses every tensor that training used", evidence=evidence)
-
-
-def _serve(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:
-    if not reading.asked:
-        yield SERVE.skipped(f"no serving flags were given for {reading.reader}")
-        return
-    known = {f.field.removeprefix("serve."): f for f in reading.effective}
-    pairs = (("steps", "steps"), ("topk", "topk"), ("draft_tokens", "draft_tokens")) if "steps" in known else (("draft_tokens", "steps"),)
-    for name, stated_as in pairs:
-        field, stated = known.get(name), ctx.stated("serving", stated_as)
-        if field is None:
-            continue
-        where, because = ctx.place("serving", stated_as), f" ({field.rule})" if field.rule else ""
-        if not field.known or not stated.known:
-            yield SERVE.undecided(
-                f"{reading.reader}: {name} cannot be compared: {field.rule or stated.reason}", required=False, where=where
-            )
-        elif same(field.value, stated.value):
-            yield SERVE.passed(f"{reading.reader} serves with {name} {said(field.value)}", expected=stated.value, actual=field.value)
-        else:
-            yield SERVE.failed(
-                f"{reading.reader} serves with {name} {said(field.value)} {_origin(field)}{because}; the contract "
-                f"says {stated_as} {said(stated.value)}",
-                expected=stated.value,
-                actual=field.value,
-                where=where,
-                evidence={"engine": reading.reader},
-            )

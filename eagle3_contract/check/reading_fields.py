@@ -78,6 +78,11 @@ def _deeper(ctx: CheckContext) -> bool:
     return bool(ctx.value("wiring", "layers") != 1)
 
 
+def _grouped(ctx: CheckContext) -> bool:
+    """Latent attention has sizes of its own; head_dim and kv_heads mean nothing to it."""
+    return bool(ctx.value("wiring", "attention") != "mla")
+
+
 def _row(rule: str, field: str, *path: str, **more: Any) -> Compared:
     return Compared(rule=FIELD_RULES[rule], field=field, **{**_at(*path), **more})
 
@@ -111,7 +116,8 @@ COMPARED: Final[tuple[Compared, ...]] = (
     _row("table-length", "rope.table_length", "wiring", "rope", "table_length", harmless=long_enough, required=False),
     _row("window", "window", "wiring", "window", harmless=within_window),
     _row("layers", "layers", "wiring", "layers"),
-    *_wiring("sizes", *((name, name) for name in ("hidden_size", "heads", "kv_heads", "head_dim", "intermediate_size"))),
+    *_wiring("sizes", *((name, name) for name in ("hidden_size", "heads", "intermediate_size"))),
+    *_wiring("sizes", *((name, name) for name in ("kv_heads", "head_dim")), applies=_grouped),
     _row("sizes", "target_hidden_size", "target", "hidden_size"),
     *_wiring(
         "numerics", ("rms_norm_eps",) * 2, ("hidden_act",) * 2, ("logit_scale",) * 2, ("attention.scale", "attention_scale"), required=False

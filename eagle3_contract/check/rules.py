@@ -19,6 +19,7 @@ from eagle3_contract.check import (
     recipe,
     recipe_keys,
     rope,
+    serving_rules,
     statements,
     target,
     tensors,
@@ -49,6 +50,7 @@ MODULES = (
     target,
     statements,
     reading,
+    serving_rules,
 )
 
 

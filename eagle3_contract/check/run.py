@@ -68,13 +68,7 @@ ALL: Final[tuple[RuleSet, ...]] = (
 
 def check(request: CheckRequest) -> Report:
     """The body of ``contract check``. Never raises a ``UserError``: what was unusable is in the report (exit 2)."""
-    rejected: list[Check] = []
-    flags: dict[str, Mapping[str, Any]] = {}
-    for engine in request.engines:
-        try:
-            flags[engine] = _flags(request, engine)
-        except UserError as error:
-            rejected.append(check_from_error(error, dimension="flags"))
+    flags, rejected = _flags(request) if request.serve_args else ({}, [])
     report = check_spec(
         request.spec,
         target=request.target,
@@ -87,14 +81,22 @@ def check(request: CheckRequest) -> Report:
     return replace(report, checks=[*report.checks, *rejected]) if rejected else report
 
 
-def _flags(request: CheckRequest, engine: str) -> Mapping[str, Any]:
-    """The serving flags that were given for an engine, under its full reference or its bare name."""
-    arguments = request.serve_args.get(engine) or request.serve_args.get(engine.partition("==")[0].partition("[")[0])
-    if not arguments:
-        return {}
-    from eagle3_contract.readings.serve_args import parse_serve_args  # only where flags are given
+def _flags(request: CheckRequest) -> tuple[dict[str, Mapping[str, Any]], list[Check]]:
+    """The serving flags by engine reference, and a check for everything that could not be read."""
+    from eagle3_contract.readings.serve_asked import flags_for, refuse_unmatched  # only where flags are given
 
-    return parse_serve_args(engine, arguments)
+    flags: dict[str, Mapping[str, Any]] = {}
+    rejected: list[Check] = []
+    try:
+        refuse_unmatched(request.engines, request.serve_args)
+    except UserError as error:
+        rejected.append(check_from_error(error, dimension="flags"))
+    for engine in request.engines:
+        try:
+            flags[engine] = flags_for(engine, request.serve_args)
+        except UserError as error:
+            rejected.append(check_from_error(error, dimension="flags"))
+    return flags, rejected
 
 
 def check_spec(

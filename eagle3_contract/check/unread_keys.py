@@ -32,7 +32,7 @@ OTHER_KEYS: Final = frozenset(
     {
         "use_input_layernorm_in_first_layer", "use_last_layernorm", "use_mtp_layernorm", "next_layer_regular", "parallel_draft_step",
         "parallel_draft_heads_num_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "rope_type", "max_window_layers",
-        "attention_dropout", "num_aux_layers",
+        "attention_dropout", "num_aux_layers", "v_head_dim", "qk_nope_head_dim", "qk_rope_head_dim",
     }
 )  # fmt: skip
 """Keys that are near one of ``EAGLE_KEYS`` in spelling and have a meaning of their own."""

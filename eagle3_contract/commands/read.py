@@ -9,6 +9,7 @@ from eagle3_contract.readings.engines import parse_engine
 from eagle3_contract.readings.engines import read as read_engine
 from eagle3_contract.readings.load import load_drafter, load_target
 from eagle3_contract.readings.reading import Outcome, as_json
+from eagle3_contract.readings.serve_asked import flags_for, refuse_unmatched
 from eagle3_contract.readings.text import readings_text
 
 
@@ -18,10 +19,11 @@ def read(request: ReadRequest) -> Answer:
     Raises:
         UserError: a file cannot be read, or an engine is not in the table.
     """
+    refuse_unmatched(request.engines, request.serve_args)
     references = [parse_engine(e) for e in request.engines]
     view = load_drafter(request.drafter, allow_pickle=request.allow_pickle)
     target = load_target(request.target) if request.target is not None else None
-    readings = [r for ref in references for r in read_engine(view, ref, target, _flags(request, str(ref)))]
+    readings = [r for ref in references for r in read_engine(view, ref, target, flags_for(str(ref), request.serve_args))]
     data = [as_json(r) for r in readings]
     refused = any(r.outcome is not Outcome.OK for r in readings)
     return Answer(
@@ -29,12 +31,3 @@ def read(request: ReadRequest) -> Answer:
         data=data[0] if len(data) == 1 else data,
         exit_code=ExitCode.VIOLATED if refused else ExitCode.KEPT,
     )
-
-
-def _flags(request: ReadRequest, reference: str) -> dict[str, object]:
-    given = request.serve_args.get(reference) or request.serve_args.get(reference.partition("==")[0].partition("[")[0])
-    if not given:
-        return {}
-    from eagle3_contract.readings.serve_args import parse_serve_args
-
-    return dict(parse_serve_args(reference, given))

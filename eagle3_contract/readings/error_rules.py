@@ -31,6 +31,13 @@ RULES: Final[Mapping[str, Rule]] = {
             "Give the arguments as you would type them in a shell, or name a shell script or YAML file that holds them.",
         ),
         _rule(
+            "flags.no-engine",
+            "Serving arguments belong to an engine that is read",
+            "flags",
+            "Arguments for an engine that no --engine names would be ignored in silence.",
+            "Add the engine, or write its arguments under the name of one that is read.",
+        ),
+        _rule(
             "flags.no-command",
             "A file of serving arguments holds one command for the engine",
             "flags",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
+from eagle3_contract.readings.conditions import MISSING
 from eagle3_contract.readings.reading import EngineReading, Field, Outcome, TensorFate
 from eagle3_contract.readings.rules import Fate, Origin
+from eagle3_contract.readings.serve_asked import asked
 
 QUIET = frozenset({Fate.LOADED})
 HARMLESS = {"t2d": "no engine reads it"}
@@ -21,9 +23,9 @@ def reading_text(reading: EngineReading) -> str:
     notes = [(f.field, f.rule) for f in (*reading.fields, *reading.effective) if f.rule]
     if notes:
         parts.append("what the engine does there" + _rows(notes))
-    flags = [_field(f) for f in reading.effective]
+    flags = [_flag(reading, f) for f in reading.effective]
     if flags:
-        parts.append("serving flags, as they take effect\n" + _table(("", "flag", "value", "from", "source"), flags))
+        parts.append("serving flags, as they take effect\n" + _table(("", "flag", "asked", "effective", "from", "source"), flags))
     odd = [t for t in reading.tensors if t.fate not in QUIET]
     parts.append(f"tensors: {len(reading.tensors) - len(odd)} loaded as they are" + _rows(_tensor(t) for t in odd))
     parts.append("keys that this engine does not read:" + (_rows((MARK, k) for k in reading.ignored_keys) or " none"))
@@ -60,6 +62,14 @@ def _field(field: Field) -> tuple[str, ...]:
     if field.origin is Origin.DEFAULT and field.looked_for:
         origin += f" (no {', no '.join(field.looked_for)})"
     return mark, field.field, _value(field), origin, field.source
+
+
+def _flag(reading: EngineReading, field: Field) -> tuple[str, ...]:
+    """An effective value beside the one asked for; ``!`` where they differ."""
+    mark, name, effective, origin, source = _field(field)
+    _, wanted = asked(reading, field.field)
+    given = "-" if wanted is MISSING else _json(wanted)
+    return MARK if given not in ("-", effective) else mark, name, given, effective, origin, source
 
 
 def _value(field: Field) -> str:

@@ -27,7 +27,7 @@ class Case:
         says: words that the message must hold.
         target: writes a target beside the drafter, for both twins; its path is given to the check. ``broken_target`` for the fault only.
         engines: read by the check, for both twins; ``broken_engines`` for the fault only.
-        flags: serving flags by engine.
+        flags: serving flags by engine, as a command line each; ``broken_flags`` for the fault only.
     """
 
     name: str
@@ -43,7 +43,8 @@ class Case:
     engines: tuple[str, ...] = ()
     broken_target: Callable[[Path], Path] | None = None
     broken_engines: tuple[str, ...] = ()
-    flags: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    flags: Mapping[str, str] = field(default_factory=dict)
+    broken_flags: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.name

@@ -92,8 +92,6 @@ def no_map(p: Pair) -> None:
     del p.tensors["d2t"], p.tensors["t2d"]
 
 
-SERVE = {"speculative_algorithm": "EAGLE3", "speculative_num_steps": 3, "speculative_eagle_topk": 1, "speculative_num_draft_tokens": 4}
-
 CASES = (
     Case(
         name="nested-ids-on-vllm-v1",
@@ -271,13 +269,6 @@ CASES = (
         rule="reading.token-shift",
         **on(SGLANG),
         change=setting("contract.alignment.token_shift", 0),
-    ),
-    Case(
-        name="one-step-in-the-flags",
-        rule="reading.serve",
-        **on(SGLANG, flags={"sglang==0.5.23": SERVE}),
-        change=setting("contract.serving.steps", 5),
-        says=("steps 3",),
     ),
     Case(
         name="engine-that-nobody-knows",

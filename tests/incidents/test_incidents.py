@@ -11,13 +11,15 @@ from contract.findings import Check, ExitCode, Rule, Severity, Status
 from contract.reporting import Report
 from eagle3_contract.check import ALL_RULES
 from eagle3_contract.check.run import check_spec
+from eagle3_contract.readings.serve_args import parse_serve_args
 from incidents.case import Case
 from incidents.cases_config import CASES as CONFIG
 from incidents.cases_files import CASES as FILES
 from incidents.cases_reading import CASES as READING
 from incidents.cases_recipe import CASES as RECIPE
+from incidents.cases_serving import CASES as SERVING
 
-CASES: tuple[Case, ...] = (*FILES, *RECIPE, *CONFIG, *READING)
+CASES: tuple[Case, ...] = (*FILES, *RECIPE, *CONFIG, *READING, *SERVING)
 
 
 def run(case: Case, folder: Path, *, broken: bool) -> Report:
@@ -30,7 +32,9 @@ def run(case: Case, folder: Path, *, broken: bool) -> Report:
     make = case.broken_target if broken and case.broken_target is not None else case.target
     target = None if make is None else make(folder / "target")
     engines = (*case.engines, *(case.broken_engines if broken else ()))
-    return check_spec(spec, target=target, integrity=case.integrity, engines=engines, flags=case.flags)
+    given = case.broken_flags if broken and case.broken_flags else case.flags
+    flags = {engine: parse_serve_args(engine, line) for engine, line in given.items()}
+    return check_spec(spec, target=target, integrity=case.integrity, engines=engines, flags=flags)
 
 
 TWINS: dict[object, Report] = {}
