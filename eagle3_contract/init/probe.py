@@ -1,8 +1,9 @@
 """The paired probe: which of several readings of a checkpoint predicts the tokens of its own samples better, token by token.
 
 Every hypothesis is run over the same rows (first step, teacher forced), and its cross-entropy is compared row by row: against what the
-target says there, if its head and its last states are at hand (far less noise), else against the token that came. Top-1 does not see a rope; this does. The rows of a text are alike, so that an interval over single rows would be too small a
-one: the unit is a block of neighbouring rows. A drafter that does not predict its samples better than the tokens of other rows is not
+target says there, if its head and its last states are at hand (far less noise), else against the token that came. Top-1
+does not see a rope; this does. The rows of a text are alike, so that an interval over single rows would be too small a one: the unit is a
+block of neighbouring rows. A drafter that does not predict its samples better than the tokens of other rows is not
 trained on them (or not under any of the hypotheses), and then the probe decides nothing.
 
 Legend: T tokens, R rows that count, DV draft vocabulary, B blocks.
@@ -82,7 +83,7 @@ class Hypothesis:
 
 
 Says: TypeAlias = Callable[[TrainingSample, Tensor], Tensor]
-"""What the target says after each token of a sample: log probabilities [T, DV] over the draft vocabulary, whose target ids [DV] are given."""
+"""What the target says after each token of a sample: log probabilities [T, DV] over the draft vocabulary, whose target ids are given."""
 
 
 def probe(

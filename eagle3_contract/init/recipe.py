@@ -151,7 +151,8 @@ def _some_of_them(ledger: Ledger, stored: Recipe, fed: int, candidates: Sequence
     if result.decided and result.best is not None:
         best = next(r for r in choices if recipe_text(r) == result.best)
         if named and possible and best not in possible:
-            text = f"{BOUNDARIES}: the config means {' or '.join(map(recipe_text, possible))}, but the drafter predicts its samples from {result.best}"
+            means = " or ".join(map(recipe_text, possible))
+            text = f"{BOUNDARIES}: the config means {means}, but the drafter predicts its samples from {result.best}"
             ledger.checks.append(CONTRADICTION.failed(f"{text}: {result.reason}", expected=[list(r) for r in possible], actual=list(best)))
         ledger.know(BOUNDARIES, list(best), "measured", f"of the stored {recipe_text(stored)}: {result.reason}")
         return
@@ -223,8 +224,8 @@ def _seed(ledger: Ledger, found: Measurement, last: Slot) -> None:
     if last.state is None and first.state == 0 and found.held[0].format == "speculators.list_of_states":
         ledger.checks.append(
             LAST_STATE.undecided(
-                "the samples are lists of states that begin with the embedding; the trainer feeds all but the last element and takes that one "
-                "for the target's last state. The trainer's own generator cannot write the embedding (0.3.0 custom_worker.py:44-52), so that the "
+                "the samples are lists of states that begin with the embedding; the trainer feeds all but the last element and takes that "
+                "one for the target's last state. Its own generator cannot write the embedding (0.3.0 custom_worker.py:44-52), so that the "
                 "list may end with an earlier layer, and the targets are then not what the target says",
                 required=False,
                 where=Where(file=found.held[0].file),

@@ -24,14 +24,14 @@ NOT_KNOWN: Final = _rule(
 )  # fmt: skip
 CONTRADICTION: Final = _rule(
     "contradiction", "What the files say of the training does not contradict itself", "recipe",
-    "A config says what was meant, a dump what was done. Where they differ, the drafter was trained on something that no reader of the config "
-    "will feed it.",
+    "A config says what was meant, a dump what was done. Where they differ, the drafter was trained on something that no reader of "
+    "the config will feed it.",
     "Find out which side training used; the contract states what was measured.",
 )  # fmt: skip
 LAST_STATE: Final = _rule(
     "target-state", "The state that gave the training targets is the target's last one", "metric",
-    "Logits computed from an earlier state are not what the target says: the drafter learns to predict something that is never accepted, while "
-    "its training accuracy looks fine. speculators 0.3 takes the last of its list of states for it, whichever that is.",
+    "Logits computed from an earlier state are not what the target says: the drafter learns to predict something that is never "
+    "accepted, while its training accuracy looks fine. speculators 0.3 takes the last of its list of states for it, whichever that is.",
     "Dump the states again with the last one among them, and train again.",
 )  # fmt: skip
 OTHER_TARGET: Final = _rule(
@@ -51,8 +51,8 @@ COVERAGE: Final = _rule(
 )  # fmt: skip
 HEAD_ROWS: Final = _rule(
     "head-rows", "The rows of the head belong to the tokens that the vocab map says", "vocab",
-    "TorchSpec's prune after training picks rows by offset instead of by id (6f21829 tools/convert_to_hf.py:235,309,312): a head of the wrong "
-    "tokens.",
+    "TorchSpec's prune after training picks rows by offset instead of by id (6f21829 tools/convert_to_hf.py:235,309,312): a head of the "
+    "wrong tokens.",
     "Prune the full head again, by id.",
 )  # fmt: skip
 SAMPLES: Final = _rule(

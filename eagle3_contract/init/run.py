@@ -35,7 +35,7 @@ from eagle3_contract.init.writing import write_contract
 from eagle3_contract.model.load_view import TRAINING_STATE as TRAINING_STATE_FILE
 from eagle3_contract.model.load_view import LoadedView, open_view
 from eagle3_contract.model.names import canonical
-from eagle3_contract.model.wiring import Reading
+from eagle3_contract.model.wiring import Owner, Reading
 from eagle3_contract.trainers.base import Trainer, choose
 from eagle3_contract.trainers.reading import BOUNDARIES, TargetFacts, TrainingReading
 
@@ -228,17 +228,20 @@ class _Init:
         known, picked = self.ledger.is_known(BOUNDARIES) and self.ledger.is_known("training.rollout"), self.measured.picked
         if reading is None or not known or picked is None or self.measured.ground is None:
             return None
-        from eagle3_contract.init.golden_rows import write_rows
+        if reading.wiring.lm_head in (Owner.TARGET, Owner.TIED_TO_TARGET):
+            return None  # golden rows hold no head
+        from eagle3_contract.golden.make import make_rows
 
         beside = self.out.parent.resolve() == self.drafter.resolve()
         name = f"{GOLDEN_FOLDER}/{GOLDEN}" if beside else GOLDEN
-        ground = self.measured.ground
+        ground, place = self.measured.ground, self.out.parent / name
         try:
-            made = write_rows(self.out.parent / name, reading, ground.held[0], picked, ground.source, ground.target)
-        except UserError as error:
-            self.checks.append(NOT_COMPARED.failed(f"no golden rows were made: {error.message}", fix=error.fix))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            make_rows(place, reading, ground.held[0], picked, ground.source, ground.target)
+        except (UserError, OSError) as error:
+            self.checks.append(NOT_COMPARED.failed(f"no golden rows were made: {error}"))
             return None
-        return name if made else None
+        return name
 
     def _files(self, golden: str | None) -> None:
         from eagle3_contract.init.samples import state_samples
@@ -257,8 +260,8 @@ class _Init:
         recipe = self.ledger.value(BOUNDARIES)
         return [
             f"What training did for the drafter {Path(self.request.drafter).resolve().name}, written by `contract init` {__version__}.",
-            "Each statement is a value, {value, evidence, note} or {unknown: why}. Evidence: config (read), code_rule (the trainer's code does",
-            "it whatever the config says), measured (on tensors or samples), declared (answered), assumed.",
+            "Each statement is a value, {value, evidence, note} or {unknown: why}. Evidence: config (read), code_rule (the trainer's code",
+            "does it whatever the config says), measured (on tensors or samples), declared (answered), assumed.",
             *([] if recipe is not None else ["The recipe is not known: see hidden_states.boundaries."]),
         ]
 

@@ -159,7 +159,7 @@ def _say(ledger: Ledger, scan: Scan, files: int, covered: Coverage) -> None:
     if covered.fraction is not None:
         ledger.checks.append(
             COVERAGE.passed(
-                f"the draft vocabulary covers {covered.fraction:.1%} of {covered.total} counted tokens of the samples: no accuracy can be higher",
+                f"the draft vocabulary covers {covered.fraction:.1%} of {covered.total} counted tokens: a ceiling for accuracy",
                 actual=covered.fraction,
                 evidence={"covered": covered.covered, "total": covered.total},
             )

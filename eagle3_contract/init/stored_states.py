@@ -79,7 +79,7 @@ def measure_states(
     Args:
         held: samples of one layout.
         target: the target, if it was given.
-        own_embedding: the drafter's embedding rows, asked only where the target's are not at hand; they tell something only if they say yes.
+        own_embedding: the drafter's embedding rows, asked where the target's are not at hand; only a yes of theirs counts.
     """
     count = len(held[0].states_THk)
     stored = Stored(slots=[Slot() for _ in range(count)], last=Slot() if held[0].last_TG is not None else None)

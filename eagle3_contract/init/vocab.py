@@ -62,7 +62,7 @@ def state_vocab(ledger: Ledger, sources: Sequence[VocabSource]) -> MapVerdict | 
     if stored.d2t is None:
         ledger.checks.append(
             VOCAB.failed(
-                f"training used the map of {holders[0].place}, and the checkpoint carries none: vLLM then drafts the first {draft} target ids",
+                f"training used the map of {holders[0].place}, the checkpoint carries none: vLLM then drafts the first {draft} target ids",
                 expected="d2t in the checkpoint",
                 actual="missing",
                 where=Where(tensor="d2t"),
@@ -88,7 +88,7 @@ def _state_map(ledger: Ledger, verdict: MapVerdict, source: VocabSource, draft: 
         )
         ledger.checks.append(
             CONTRADICTION.failed(
-                f"vocab.map: d2t of {source.place} is all zeros, and the head has {draft} rows for {target} target ids: one of the two is wrong",
+                f"vocab.map: d2t of {source.place} is all zeros, and the head has {draft} rows for {target} target ids",
                 expected=f"a map into {target} ids",
                 actual="zeros",
                 where=Where(tensor="d2t"),
