@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import fields
 from typing import Final
 
@@ -15,10 +18,14 @@ from contract.errors import ToolError, UserError
 from contract.findings import Check, Json
 from contract.gate import judge
 from contract.kinds import Kind
+from contract.progress import shown_on
 from contract.reporting import Report
 from contract.requests import Request
 
 _SUBJECT: Final = ("spec", "drafter", "old", "new", "engines", "engine", "imitate", "wiring", "target", "samples", "capture", "server")
+
+LONG: Final = frozenset({"init", "verify", "capture", "demo", "guard"})
+"""Commands that may work long enough for a bar on stderr."""
 
 
 def perform(command: str, body: Callable[[], Result], outputs: Sequence[Output], *, subject: Mapping[str, Json] | None = None) -> int:
@@ -34,7 +41,9 @@ def perform(command: str, body: Callable[[], Result], outputs: Sequence[Output],
         return emit(report, outputs) if asked else int(report.exit_code)
 
     try:
-        return emit(body(), outputs)
+        with shown_on(sys.stderr, os.environ) if command in LONG else nullcontext():
+            result = body()
+        return emit(result, outputs)
     except UserError as error:
         say_error(error)
         return unusable(*checks_of(error))

@@ -34,9 +34,20 @@ class Option:
 
 OPTIONS: Final[tuple[Option, ...]] = (
     Option(
-        name="policy", parameter="policy", commands=("check", "verify", "guard", "hook"), several=True, path=True, help="policy files; they add up"
+        name="policy",
+        parameter="policy",
+        commands=("check", "verify", "guard", "hook"),
+        several=True,
+        path=True,
+        help="policy files; they add up",
     ),
-    Option(name="engines", parameter="engines", commands=("check", "read", "export", "hook"), several=True, help="engines, such as sglang==0.5.23"),
+    Option(
+        name="engines",
+        parameter="engines",
+        commands=("check", "read", "export", "hook"),
+        several=True,
+        help="engines, such as sglang==0.5.23",
+    ),
     Option(
         name="target",
         parameter="target",
