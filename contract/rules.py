@@ -9,9 +9,13 @@ from contract.errors import InternalError
 from contract.files.bundle_rules import RULES as BUNDLE_RULES
 from contract.files.rules import RULES as FILE_RULES
 from contract.findings import Rule, Severity
+from contract.guarding.rules import GUARD_RULES
 from contract.kinds import load_kinds
+from contract.policy.rules import POLICY_RULES
+from contract.settings.rules import SETTINGS_RULES
 from contract.source.rules import SOURCE_RULES
 from contract.structs.problems import STRUCT_RULES
+from contract.waivers.rules import WAIVER_RULES
 
 _USAGE: Final = "A command line that does not make sense must not verify something else instead."
 
@@ -101,7 +105,17 @@ TOOL_RULES: Final[tuple[Rule, ...]] = (
 
 def core_rules() -> tuple[Rule, ...]:
     """The rules of the core."""
-    return (*SOURCE_RULES, *STRUCT_RULES, *FILE_RULES.values(), *BUNDLE_RULES.values(), *TOOL_RULES)
+    return (
+        *SOURCE_RULES,
+        *STRUCT_RULES,
+        *FILE_RULES.values(),
+        *BUNDLE_RULES.values(),
+        *WAIVER_RULES,
+        *POLICY_RULES,
+        *SETTINGS_RULES,
+        *GUARD_RULES,
+        *TOOL_RULES,
+    )
 
 
 def all_rules() -> Sequence[Rule]:

@@ -164,3 +164,8 @@ def test_config_shows_values_and_origins(run_line: Run, kind: FakeKind, spec: st
 def test_the_schemas(run_line: Run, kind: FakeKind) -> None:
     assert document(run_line("schema", "--waivers"))["title"] == "Waivers of a contract, version 1"
     assert document(run_line("schema", "--policy"))["title"] == "Organisation policy, version 1"
+
+
+@pytest.mark.parametrize("rule", ["waivers.expired", "policy.tolerance-too-loose", "settings.bad-value", "guard.drafter", "api.not-kept"])
+def test_the_rules_of_the_gate_have_pages(run_line: Run, kind: FakeKind, rule: str) -> None:
+    assert run_line("explain", rule).code == 0
