@@ -84,11 +84,15 @@ def write_model(tensors: Mapping[str, Tensor], file: Path, metadata: Mapping[str
 
 
 def write_pair(drafter: str, folder: Path) -> Path:
-    """Write the drafter with its golden rows, its samples and its contract into a new folder, and return the contract."""
+    """Write the drafter with its golden rows, its samples and its contract into a new folder, and return the contract.
+
+    The golden rows have a folder of their own: engines load every safetensors file beside config.json, and vLLM refuses unknown tensors.
+    """
     folder.mkdir(parents=True)
     write_model(unpack(parts_of(drafter)), folder / "model.safetensors")
     shutil.copyfile(ASSETS / f"drafter-{drafter}.config.json", folder / "config.json")
-    shutil.copyfile(ASSETS / f"golden-{drafter}.safetensors", folder / "golden.safetensors")
+    (folder / "golden").mkdir()
+    shutil.copyfile(ASSETS / f"golden-{drafter}.safetensors", folder / "golden" / "rows.safetensors")
     shutil.copytree(ASSETS / "samples", folder / "samples")
     return Path(shutil.copyfile(CONTRACTS / f"drafter-{drafter}.yaml", folder / "contract.yaml"))
 
