@@ -25,6 +25,17 @@ MISSING: Final = Rule(
     why="What training left is not complete: an engine falls back to defaults for a missing config and to memory for missing weights.",
     remedy="Fetch the file, or remove it from drafter.files.",
 )
+GOLDEN_APART: Final = Rule(
+    id="drafter.golden-apart",
+    title="Golden rows do not lie among the weights",
+    severity=Severity.WARNING,
+    dimension="files",
+    why="vLLM 0.32.0 and SGLang 0.5.23 load every safetensors file of a folder that has no index; vLLM then stops at a tensor "
+    "that no module has "
+    "(facts: an unknown weight raises ValueError), SGLang drops it silently.",
+    remedy="Keep the rows one folder deeper, such as golden/golden.safetensors, and name that file in the contract.",
+    depth=None,
+)
 CONFIG: Final = Rule(
     id="drafter.config-missing",
     title="The drafter has a config.json",
@@ -42,7 +53,7 @@ NOT_OBJECT: Final = Rule(
     remedy="Put the trainer's config.json beside the weights.",
 )
 """Under this rule ``open_drafter`` refuses the file."""
-RULES: Final = (UNLISTED, MISSING, CONFIG, NOT_OBJECT)
+RULES: Final = (UNLISTED, MISSING, GOLDEN_APART, CONFIG, NOT_OBJECT)
 
 
 def check_files(ctx: CheckContext) -> Iterator[Check]:
@@ -53,6 +64,9 @@ def check_files(ctx: CheckContext) -> Iterator[Check]:
         yield UNLISTED.failed(f"{name} is in the drafter's folder, the contract does not list it", where=Where(file=name))
     if not unlisted:
         yield UNLISTED.passed(f"all {len(there)} files of {ctx.drafter.folder} are accounted for")
+    golden = ctx.contract.golden
+    if golden is not None:
+        yield _golden(ctx, golden.file)
     for name in listed:
         if name in there:
             yield MISSING.passed(f"{name} is there")
@@ -66,3 +80,12 @@ def check_files(ctx: CheckContext) -> Iterator[Check]:
         yield CONFIG.undecided("config.json could not be read", where=Where(file="config.json"))
     else:
         yield CONFIG.failed("there is no config.json", where=Where(file="config.json"))
+
+
+def _golden(ctx: CheckContext, file: str) -> Check:
+    among = "/" not in file and ctx.contract.drafter.path == "." and file.endswith(".safetensors")
+    if not among:
+        return GOLDEN_APART.passed(f"the golden rows {file} are apart from the weights")
+    return GOLDEN_APART.failed(
+        f"the golden rows {file} lie beside the weights, where engines look for weights", actual=file, where=ctx.place("golden", "file")
+    )

@@ -34,6 +34,16 @@ def list_as(name: str, shape: tuple[int, ...], **more: Any) -> Any:
     return setting(f"contract.tensors:{name}", entry)
 
 
+def golden_rows() -> Pair:
+    made = pair()
+    made.contract["golden"] = {"file": "golden/golden.safetensors", "produced_by": "trainer"}
+    return made
+
+
+def beside_the_weights(made: Pair) -> None:
+    made.contract["golden"]["file"] = "golden.safetensors"
+
+
 def second_head(folder: Path) -> None:
     write_safetensors(folder / "zz.safetensors", {"lm_head.weight": tensor((24, 32)).encoded()})
 
@@ -123,6 +133,15 @@ CASES = (
         change=setting("config.architectures", ["Eagle3LlamaForCausalLM"]),
     ),
     Case(name="no-architectures", rule="config.architecture", change=without("config.architectures")),
+    Case(
+        name="golden-rows-among-the-weights",
+        rule="drafter.golden-apart",
+        base=golden_rows,
+        change=beside_the_weights,
+        exit=0,
+        warns=True,
+        says=("golden.safetensors",),
+    ),
     Case(name="unlisted-file", rule="drafter.file-unlisted", after=lambda f: (f / "config.py").write_text("x = 1\n"), says=("config.py",)),
     Case(name="unlisted-folder", rule="drafter.file-unlisted", after=lambda f: (f / "original").mkdir(), says=("original",)),
     Case(name="second-lm-head", rule="files.tensor-in-two-files", after=second_head, exit=2, says=("lm_head.weight", "zz.safetensors")),

@@ -1,4 +1,4 @@
-"""Writes `contract.yaml` and `golden.safetensors` beside each drafter, from what the run recorded about itself (`training.json`).
+"""Writes `contract.yaml` and `golden/golden.safetensors` beside each drafter, from what the run recorded about itself (`training.json`).
 
 The golden rows are the training script's own forward in float32, not the verifier's: they prove the wiring.
 
@@ -25,6 +25,8 @@ from tools.demo_pair.drafter import read_drafter
 from tools.demo_pair.settings import RECIPES
 from tools.demo_pair.target import be_deterministic, load
 
+GOLDEN: Final = "golden/golden.safetensors"
+"""Apart from the weights: engines load every safetensors file beside them."""
 GOLDEN_TOKENS: Final = 48
 FLOOR: Final = 1.4
 """Tokens a round below which the demo's drafters would not be worth serving; they reach about 1.6."""
@@ -52,8 +54,9 @@ def golden(data: Path, name: str) -> None:
     for step, rows_TW in enumerate(logits_TW):
         rows_TW[GOLDEN_TOKENS - 1 - step :] = float("nan")  # no token is left to be fed
     used_L = ids_T.unique()
+    (folder / GOLDEN).parent.mkdir(exist_ok=True)
     write_golden(
-        folder / "golden.safetensors",
+        folder / GOLDEN,
         input_ids_T=ids_T,
         hidden_states_TC=states_TC,
         logits_steps=[rows_TW[:-1] for rows_TW in logits_TW],
@@ -64,7 +67,7 @@ def golden(data: Path, name: str) -> None:
 
 def tensors(folder: Path) -> dict[str, Any]:
     """Every tensor of the drafter by its canonical name, and the embedding that is the target's."""
-    stored = Checkpoint.open(folder, known=("golden.safetensors",)).tensors
+    stored = Checkpoint.open(folder).tensors
     names = {"BF16": "bfloat16", "I64": "int64", "BOOL": "bool"}
     listed: dict[str, Any] = {
         "embed_tokens.weight": {
@@ -137,7 +140,7 @@ def contract(data: Path, name: str, record: dict[str, Any]) -> dict[str, Any]:
             },
             "metrics": {"definition": of["metrics"]["definition"], "accuracy": of["metrics"]["accuracy"]},
         },
-        "golden": {"file": "golden.safetensors", "produced_by": "trainer"},
+        "golden": {"file": GOLDEN, "produced_by": "trainer"},
         "serving": {"steps": settings.TTT_STEPS, "topk": 1, "draft_tokens": settings.TTT_STEPS + 1},
         "acceptance": {
             "aggregation": "pooled",
