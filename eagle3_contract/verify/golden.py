@@ -38,8 +38,7 @@ from contract.files.paths import Folder
 from contract.files.torch_tensors import load_tensor
 from contract.files.writing import write_safetensors
 from contract.findings import Where
-from eagle3_contract.drafter.names import TARGET_EMBEDDING_NAMES, TARGET_HEAD_NAMES
-from eagle3_contract.drafter.weights import WeightSource
+from eagle3_contract.drafter.names import TARGET_EMBEDDING_NAMES
 
 FORMAT: Final = "eagle3-contract-golden"
 FORMAT_VERSION: Final = "1"
@@ -70,34 +69,23 @@ class GoldenRows:
 
 
 class EmbeddingRows:
-    """The embedding rows of a golden file as a weight source (the protocol of drafter.weights.WeightSource).
+    """A weight source that holds only the embedding rows of a golden file (the protocol of drafter.weights.WeightSource)."""
 
-    ``others`` is the target, if it is at hand: it has the head, for a drafter that uses the target's.
-    """
-
-    def __init__(self, golden: GoldenRows, vocab_size: int, others: WeightSource | None = None) -> None:
+    def __init__(self, golden: GoldenRows, vocab_size: int) -> None:
         self._rows = dict(golden.embedding or {})
         self._size = vocab_size
-        self._others = others
         self.label = str(golden.path)
 
     def names(self) -> Collection[str]:
-        heads = () if self._others is None else (n for n in self._others.names() if n in TARGET_HEAD_NAMES)
-        return (TARGET_EMBEDDING_NAMES[0], *heads)
+        return TARGET_EMBEDDING_NAMES[:1]
 
     def shape(self, name: str) -> tuple[int, ...]:
-        if self._others is not None and name in TARGET_HEAD_NAMES:
-            return self._others.shape(name)
         return (self._size, next(iter(self._rows.values())).shape[0])
 
     def tensor(self, name: str) -> Tensor:
-        if self._others is not None and name in TARGET_HEAD_NAMES:
-            return self._others.tensor(name)
         raise _malformed(self.label, f"{name} is there only row by row")
 
     def rows(self, name: str, ids_L: Tensor) -> Tensor:
-        if self._others is not None and name in TARGET_HEAD_NAMES:
-            return self._others.rows(name, ids_L)
         wanted = ids_L.tolist()
         lacking = sorted(i for i in set(wanted) if i not in self._rows)
         if lacking:

@@ -29,7 +29,7 @@ from eagle3_contract.drafter.weights import WeightSource
 from eagle3_contract.model.ceilings import under_ceilings
 from eagle3_contract.model.load import LoadedContract, load_contract
 from eagle3_contract.model.resolve import resolve
-from eagle3_contract.model.wiring import Reading
+from eagle3_contract.model.wiring import Owner, Reading
 from eagle3_contract.verify import rules
 from eagle3_contract.verify.collect import Findings, Stopped
 from eagle3_contract.verify.golden import EmbeddingRows, read_golden
@@ -159,7 +159,9 @@ class _Verification:
         except UserError as error:
             self.found.error(error, "wiring")
             return
-        embedding = EmbeddingRows(rows, reading.wiring.target_vocab_size, target) if rows.embedding is not None else target
+        head_is_targets = reading.wiring.lm_head in (Owner.TARGET, Owner.TIED_TO_TARGET)
+        stored = rows.embedding is not None and not head_is_targets
+        embedding = EmbeddingRows(rows, reading.wiring.target_vocab_size) if stored else target
         try:
             drafter = Drafter(reading.wiring, source, target_source=embedding, device=self.device)
             run = run_rows(
