@@ -105,7 +105,8 @@ def _vocab(ctx: CheckContext, facts: TargetFacts) -> Iterator[Check]:
             if what == "vocab_size":
                 yield VOCAB.undecided(f"the config of {facts.source} does not say vocab_size", where=Where(file=facts.source))
             continue
-        if value in (size, padded):
+        exact = what != "vocab_size" and padded is not None  # the padded size is the number of rows
+        if value in ((padded,) if exact else (size, padded)):
             yield VOCAB.passed(f"{what} {value} of the target is one of the contract's sizes", expected=[size, padded], actual=value)
         elif size is None or padded is None:
             yield VOCAB.undecided(f"{what} of the target is {value}; the contract does not know both sizes", where=ctx.place("vocab"))

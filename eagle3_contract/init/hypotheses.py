@@ -90,6 +90,7 @@ def _state(ledger: Ledger, path: str, value: Json, note: str) -> None:
         ledger.facts[path] = replace(before, note=f"{before.note}; confirmed: {note}")
     else:
         ledger.contradict(path, before, value, note)
+        ledger.likely[path] = value
         ledger.forget(path, f"{before.evidence} says {text_of(before.value)} ({before.note}); {note}")
 
 

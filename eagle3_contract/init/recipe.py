@@ -182,7 +182,7 @@ def state_last(ledger: Ledger, found: Measurement) -> None:
     if last.state is not None:
         _named_last(ledger, last.state, found)
     elif last.normed is not None and last.normed.answer is not Answer.UNDECIDED:
-        ledger.measure(f"{_LAST}.normed", last.normed.answer is Answer.YES, last.normed.text)
+        _state_normed(ledger, last.normed.answer is Answer.YES, last.normed.text, found)
     _applied(ledger)
     _seed(ledger, found, last)
 
@@ -192,7 +192,7 @@ def _named_last(ledger: Ledger, state: State, found: Measurement) -> None:
     boundary = layers if state == FINAL_NORM else state
     if boundary is not None:
         ledger.know(f"{_LAST}.boundary", boundary, "measured", f"the sample's last state is {state_name(state)}: {how}")
-    ledger.measure(f"{_LAST}.normed", state == FINAL_NORM, f"the sample's last state is {state_name(state)}: {how}")
+    _state_normed(ledger, state == FINAL_NORM, f"the sample's last state is {state_name(state)}: {how}", found)
     if layers is None:
         return
     if boundary == layers:
@@ -207,6 +207,20 @@ def _named_last(ledger: Ledger, state: State, found: Measurement) -> None:
             where=Where(file=found.held[0].file, key=f"{_LAST}.boundary"),
         )
     )
+
+
+def _state_normed(ledger: Ledger, normed: bool, note: str, found: Measurement) -> None:
+    """What was measured. A trainer's rule about its own dumps says nothing about a dump that is not in its own format, and where the rule
+    does not hold, what the trainer then did with the state is not known either."""
+    before, applied = ledger.facts.get(f"{_LAST}.normed"), f"{_LAST}.norm_applied_by_trainer"
+    differs = before is not None and before.known and before.value is not normed
+    if differs and not found.held[0].format.startswith(str(ledger.value("training.trainer"))):
+        ledger.know(f"{_LAST}.normed", normed, "measured", note)
+    else:
+        ledger.measure(f"{_LAST}.normed", normed, note)
+    rule = ledger.facts.get(applied)
+    if differs and rule is not None and rule.evidence != "declared":
+        ledger.forget(applied, f"the trainer's rule is about a last state that is {'not ' if normed else ''}normed, this one is otherwise")
 
 
 def _applied(ledger: Ledger) -> None:

@@ -78,7 +78,9 @@ def scalar(value: Json) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        return repr(value)
+        mantissa, e, exponent = repr(value).partition("e")
+        # With a point, so that readers of YAML 1.1 take 1.0e-05 for a number too.
+        return f"{mantissa}.0e{exponent}" if e and "." not in mantissa else repr(value)
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS and not value.endswith(":"):
         return str(value)
     return json.dumps(value, ensure_ascii=False)

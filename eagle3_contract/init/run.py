@@ -40,6 +40,8 @@ from eagle3_contract.trainers.base import Trainer, choose
 from eagle3_contract.trainers.reading import BOUNDARIES, TargetFacts, TrainingReading
 
 GOLDEN: Final = "golden.safetensors"
+CONTRACT: Final = "contract"
+"""The usual name of a contract file; golden rows of another one carry its name, so that two contracts can lie in one folder."""
 GOLDEN_FOLDER: Final = "golden"
 """Golden rows of a contract that lies in the drafter's folder go below it: engines load every safetensors file of a folder."""
 
@@ -233,7 +235,8 @@ class _Init:
         from eagle3_contract.golden.make import make_rows
 
         beside = self.out.parent.resolve() == self.drafter.resolve()
-        name = f"{GOLDEN_FOLDER}/{GOLDEN}" if beside else GOLDEN
+        name = GOLDEN if self.out.stem == CONTRACT else f"{self.out.stem}.{GOLDEN}"
+        name = f"{GOLDEN_FOLDER}/{name}" if beside else name
         ground, place = self.measured.ground, self.out.parent / name
         try:
             place.parent.mkdir(parents=True, exist_ok=True)

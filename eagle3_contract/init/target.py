@@ -22,7 +22,6 @@ from eagle3_contract.check.context import TargetFacts as ConfigFacts
 from eagle3_contract.check.open_drafter import torch_name
 from eagle3_contract.check.open_target import read_target, text_part
 from eagle3_contract.init.ledger import Ledger
-from eagle3_contract.model.fingerprint import fingerprint
 from eagle3_contract.model.target_names import TARGET_EMBEDDING_NAMES, TARGET_FINAL_NORM_NAMES, TARGET_HEAD_NAMES, first_of
 
 if TYPE_CHECKING:
@@ -99,9 +98,8 @@ def state_target(ledger: Ledger, target: OpenTarget) -> None:
         ledger.know("target.tokenizer_sha256", facts.tokenizer_sha256, "measured", "tokenizer.json of the target")
     else:
         ledger.leave_open("target.tokenizer_sha256", "the target's folder holds no tokenizer.json")
-    print_ = fingerprint(target.tensors)
-    if print_ is not None:
-        ledger.know("target.fingerprint", print_, "measured", "eagle3_contract/model/fingerprint.py on the target's weights")
+    if facts.fingerprint is not None:
+        ledger.know("target.fingerprint", facts.fingerprint, "measured", "eagle3_contract/model/fingerprint.py on the target's weights")
     else:
         ledger.leave_open("target.fingerprint", "the target was given without weights under names that are known")
     if target.embedding is not None:

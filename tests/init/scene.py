@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from factory import pair, tiny
 from torch import Tensor
 
 from contract.findings import Check, Status
@@ -22,7 +23,7 @@ from eagle3_contract.model.load import load_contract
 from eagle3_contract.model.spec import Contract
 from eagle3_contract.model.states import State
 from eagle3_contract.model.wiring import Wiring
-from factory import pair, tiny
+from eagle3_contract.trainers.sample_formats.neutral import write_sample
 from tests.verify.scenario import LAYERS, VOCAB
 
 LENGTHS = (40, 33, 27)
@@ -144,3 +145,17 @@ def edit_json(path: Path, **changes: Any) -> None:
         else:
             tree[key] = value
     path.write_text(json.dumps(tree, indent=1))
+
+
+def neutral(folder: Path, target: Target, states: Sequence[State], *, named: bool = True) -> Path:
+    """Samples in the neutral format, which needs no child process to read."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, ids_T in enumerate(tokens()):
+        seen = target.forward(ids_T).states
+        mask_T = torch.ones(len(ids_T), dtype=torch.uint8)
+        mask_T[:4] = 0
+        write_sample(
+            folder / f"s{i}.safetensors", input_ids_T=ids_T, states_THk=[seen[s] for s in states], loss_mask_T=mask_T,
+            last_TG=seen["final_norm"], boundaries=tuple(states) if named else None, last="final_norm" if named else None,
+        )  # fmt: skip
+    return folder
