@@ -69,9 +69,9 @@ SCALES: Final[dict[str, Scale]] = {
         train_sequences=3072,
         generate_batch=256,
         heldout_sequences=96,
-        drafter_steps=2400,
+        drafter_steps=2000,
         drafter_batch=8,
-        drafter_lr=2e-3,
+        drafter_lr=8e-3,
     ),
     "tiny": Scale(
         name="tiny",
