@@ -7,7 +7,7 @@ check is ``open``; what a warning rule noticed is ``fail`` at level ``warning`` 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from contract import __version__
@@ -67,8 +67,15 @@ def _result(check: Check, rules: Sequence[str]) -> Json:
     if check.where is not None:
         result["locations"] = [_location(check)]
     if check.status is Status.WAIVED:
-        result["suppressions"] = [{"kind": "external", "status": "accepted"}]
+        result["suppressions"] = [{"kind": "external", "status": "accepted", **_justification(check)}]
     return result
+
+
+def _justification(check: Check) -> dict[str, Json]:
+    """The reason that the waiver gives (contract.waivers puts it into the evidence)."""
+    waiver = check.evidence.get("waiver")
+    reason = waiver.get("reason") if isinstance(waiver, Mapping) else None
+    return {"justification": visible(reason)} if isinstance(reason, str) else {}
 
 
 def _kind(check: Check) -> tuple[str, str]:

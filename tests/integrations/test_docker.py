@@ -80,6 +80,23 @@ def test_the_wheel_works_without_the_source_tree(wheel: Path, tmp_path: Path) ->
     assert ran.stdout.startswith(str(tmp_path))
 
 
+@pytest.mark.slow
+def test_the_static_image_in_a_fresh_environment(wheel: Path, workspace: Workspace, tmp_path: Path) -> None:
+    """What the static stage installs, by its own command: checks drafters, has no torch."""
+    environment = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+    line = of("RUN")[-1].partition("&&")[0]
+    line = line.replace("/wheels/*.whl", str(wheel)).replace("/tmp/constraints.txt", str(ROOT / "constraints.txt"))
+    words = shlex.split(line)
+    assert words[:4] == ["python", "-m", "pip", "install"]
+    subprocess.run([str(environment / "bin" / "python"), *words[1:], "--quiet"], check=True)
+    contract = environment / "bin" / "contract"
+    ran = subprocess.run([contract, "check", "drafter/contract.yaml", "--engine", "sglang==0.5.23"], cwd=workspace.root, check=False)
+    assert ran.returncode == 0
+    doctor = subprocess.run([contract, "doctor"], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert "torch not installed" in doctor.stdout
+
+
 def test_the_entry_point(workspace: Workspace) -> None:
     entry, default = {tuple(json.loads(rest)) for rest in of("ENTRYPOINT")}, {tuple(json.loads(rest)) for rest in of("CMD")}
     assert (entry, default) == ({("contract",)}, {("--help",)})

@@ -30,6 +30,14 @@ def policy(workspace: Workspace) -> dict[str, str]:
     return {"CONTRACT_POLICY": str(path)}
 
 
+@pytest.mark.slow
+def test_the_schema_of_kubernetes() -> None:
+    import kubernetes_validate
+
+    for document in (CONFIG, DEPLOYMENT):
+        kubernetes_validate.validate(document, "1.32", strict=True)
+
+
 def test_everything_that_is_mounted_is_there() -> None:
     volumes = {volume["name"] for volume in POD["volumes"]}
     for container in (INIT, SERVER):

@@ -152,3 +152,27 @@ def test_overlap_is_what_some_rule_shows(one: str, other: str) -> None:
 
     rules = ("a.b", "a.c", "b.b")
     assert overlap(one, other) is any(covers_rule(one, r) and covers_rule(other, r) for r in rules)
+
+
+POLICIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "tolerances": st.dictionaries(st.sampled_from(["states", "logits"]), st.floats(1e-6, 1.0)),
+        "integrity": st.sampled_from(DEPTHS),
+        "waivers": st.fixed_dictionaries({}, optional={"forbidden": st.lists(AREA), "max_days": st.integers(0, 400)}),
+        "limits": st.dictionaries(st.sampled_from(["tensors", "shards"]), st.integers(1, 5000)),
+    },
+)
+
+
+@given(st.lists(POLICIES, max_size=4), POLICIES)
+def test_one_more_policy_never_loosens(tmp_path_factory: pytest.TempPathFactory, some: list[dict[str, Any]], more: dict[str, Any]) -> None:
+    folder = tmp_path_factory.mktemp("policies")
+    files = [write(folder / f"{n}.yaml", **content) for n, content in enumerate([*some, more])]
+    before, after = load_policy(files[:-1]), load_policy(files)
+    assert all(after.tolerances[name] <= ceiling for name, ceiling in before.tolerances.items())
+    assert DEPTHS.index(after.integrity) >= DEPTHS.index(before.integrity)
+    assert set(after.forbidden) >= set(before.forbidden)
+    assert before.max_days is None or (after.max_days is not None and after.max_days <= before.max_days)
+    assert all(getattr(after.limits, n) <= getattr(before.limits, n) for n in ("tensors", "shards", "samples"))
+    assert len(after.sources) == len(files)
