@@ -125,12 +125,16 @@ class DiffRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """``contract export``: the drafter's folder as each engine must find it to do what training did."""
+    """``contract export``: the drafter's folder as each engine must find it to do what training did.
+
+    ``permute_fc`` allows to move fc's columns where engines feed the states in another order.
+    """
 
     spec: str
     engines: tuple[str, ...]
     out: str
     target: str | None = None
+    permute_fc: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,6 +73,11 @@ class Eagle3:
 
         return card(request)
 
+    def export(self, request: requests.ExportRequest) -> Result:
+        from eagle3_contract.commands.export import export
+
+        return export(request)
+
     def demo(self, request: requests.DemoRequest) -> Result:
         from eagle3_contract.commands.demo import demo
 

@@ -9,6 +9,7 @@ from eagle3_contract.check import ALL_RULES as CHECK_RULES
 from eagle3_contract.diff.rules import RULES as DIFF_RULES
 from eagle3_contract.drafter.rules import RULES as DRAFTER_RULES
 from eagle3_contract.engines.rules import RULES as ENGINE_RULES
+from eagle3_contract.export.rules import RULES as EXPORT_RULES
 from eagle3_contract.init.rules import RULES as INIT_RULES
 from eagle3_contract.readings.error_rules import RULES as READING_RULES
 from eagle3_contract.stamp.rules import RULES as STAMP_RULES
@@ -21,6 +22,7 @@ ALL_RULES: Final[tuple[Rule, ...]] = (
     *INIT_RULES,
     *CHECK_RULES,
     *VERIFY_RULES,
+    *EXPORT_RULES,
     *ENGINE_RULES.values(),
     *READING_RULES.values(),
     *TRAINER_RULES.values(),

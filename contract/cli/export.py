@@ -15,8 +15,9 @@ from contract.requests import ExportRequest
 @engines_option(required=True)
 @target_option
 @click.option("-o", "--out", required=True, metavar="DIR", help="The folder to write.")
+@click.option("--permute-fc", is_flag=True, help="Move fc's columns where engines feed the states in another order; proved by a run.")
 @formats_option
-def command(spec: str, engines: tuple[str, ...], target: str | None, out: str, outputs: tuple[Output, ...]) -> int:
+def command(spec: str, engines: tuple[str, ...], target: str | None, out: str, permute_fc: bool, outputs: tuple[Output, ...]) -> int:
     """Write the drafter of the contract SPEC as each engine must find it to do what training did."""
-    request = ExportRequest(spec=spec, engines=engines, target=target, out=out)
+    request = ExportRequest(spec=spec, engines=engines, target=target, out=out, permute_fc=permute_fc)
     return perform_request(lambda: kind_of_spec(spec), "export", request, outputs)

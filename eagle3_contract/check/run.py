@@ -159,11 +159,11 @@ def check_loaded(
             yield from facts.problems
         except UserError as error:
             yield check_from_error(error, dimension="pairing")
-    beside = _beside(loaded)
+    ours = beside(loaded)
     opened: OpenedDrafter | None = None
     try:
         opened = open_drafter(
-            loaded.drafter_folder, loaded.contract.drafter.files, other_files=beside, allow_pickle=allow_pickle, limits=limits
+            loaded.drafter_folder, loaded.contract.drafter.files, other_files=ours, allow_pickle=allow_pickle, limits=limits
         )
         yield from opened.problems
         if integrity >= Integrity.VALUES:
@@ -177,7 +177,7 @@ def check_loaded(
         drafter=missing if opened is None else opened.view,
         target=facts,
         integrity=integrity,
-        accounted_for=beside,
+        accounted_for=ours,
     )
     for rule_set in WITHOUT_DRAFTER if opened is None else ALL:
         yield from rule_set(context)
@@ -187,7 +187,7 @@ def check_loaded(
         yield from check_engines(context, opened.checkpoint, engines, flags)
 
 
-def _beside(loaded: LoadedContract) -> frozenset[str]:
+def beside(loaded: LoadedContract) -> frozenset[str]:
     """Names in the drafter's folder that the contract itself accounts for: its own file, its waivers, golden rows, samples."""
     contract = loaded.contract
     samples = contract.training.samples

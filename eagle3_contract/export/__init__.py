@@ -1,0 +1,1 @@
+"""``contract export``: one folder that every named engine reads as training meant it, proved by reading it back."""
