@@ -92,7 +92,9 @@ def write(folder: Path, size: Size) -> tuple[int, int]:
             file.write(struct.pack("<Q", len(raw)) + raw)
             file.truncate(8 + len(raw) + at)
         total += at
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": total}, "weight_map": weight_map}, indent=2, sort_keys=True) + "\n")
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {"total_size": total}, "weight_map": weight_map}, indent=2, sort_keys=True) + "\n"
+    )
     config = {
         "model_type": "kimi_k25",
         "text_config": {"num_hidden_layers": size.layers, "hidden_size": size.hidden, "vocab_size": size.vocab},

@@ -64,7 +64,9 @@ def small_contract(folder: Path, size: big_checkpoint.Size) -> Path:
 
     from tests.factory import pair, tiny
 
-    small = pair(replace(tiny(), target_vocab_size=size.vocab, target_hidden_size=size.hidden), target_layers=size.layers, boundaries=(0, 1, 2))
+    small = pair(
+        replace(tiny(), target_vocab_size=size.vocab, target_hidden_size=size.hidden), target_layers=size.layers, boundaries=(0, 1, 2)
+    )
     small.contract["target"]["model_type"] = "kimi_k25"
     return small.write(folder)
 

@@ -17,6 +17,8 @@ OPENING: Final = b'"weight_map": {\n    "'
 KEPT: Final = len(OPENING) - len(b'\n    "')
 CLOSING: Final = b'"\n  }'
 BETWEEN: Final = '",\n    "'
+BATCH: Final = 4096
+"""Entries compared at once: as many megabytes in one piece would have to be made and thrown away."""
 Decode = Callable[[bytes], tuple[Mapping[str, str], Mapping[str, Json]] | None]
 
 
@@ -68,5 +70,9 @@ def _end_by_names(data: bytes, at: int, shards: Sequence[Shard]) -> int | None:
         entries += (f"{value}\n".join(shard.header.names) + value).split("\n")
     # A quotation mark follows each name; it sorts before whatever else a longer name goes on with, except a blank or "!".
     entries.sort()
-    text = BETWEEN.join(entries).encode()
-    return at + len(text) if data.startswith(text, at) else None
+    for i in range(0, len(entries), BATCH):
+        text = (BETWEEN * (i > 0) + BETWEEN.join(entries[i : i + BATCH])).encode()
+        if not data.startswith(text, at):
+            return None
+        at += len(text)
+    return at

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from contract.errors import InternalError
-from contract.numerics.accumulate import BUCKETS, Pass
+from contract.numerics.accumulate import Pass
+from contract.numerics.exponents import BUCKETS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,7 +167,7 @@ def compare(a: Tensor, b: Tensor, *, chunk: int | None = None, histogram: bool =
         max_index=None if at is None else _unravel(at[0] * done.H + at[1], a.shape),
         max_a=0.0 if at is None else float(a_TH[at]),
         max_b=0.0 if at is None else float(b_TH[at]),
-        histogram=tuple(int(k) for k in done.counts.tolist()) if histogram else None,
+        histogram=None if done.exponents is None else tuple(int(k) for k in done.exponents.counts),
         rows=_row_figures(done),
     )
 
@@ -177,8 +178,8 @@ def row_errors(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _row_figures(done: Pass) -> Rows:
-    ab_T, a2_T, b2_T, d2_T = (done.sums[k].cpu() for k in ("ab", "a2", "b2", "d2"))
-    bad_a_T, bad_b_T = done.bad_a_T.cpu() > 0, done.bad_b_T.cpu() > 0
+    ab_T, a2_T, b2_T, d2_T = (torch.from_numpy(done.sums[k]) for k in ("ab", "a2", "b2", "d2"))
+    bad_a_T, bad_b_T = torch.from_numpy(done.bad_a_T) > 0, torch.from_numpy(done.bad_b_T) > 0
     finite_T = ~(bad_a_T | bad_b_T)
     error_T = torch.where(d2_T == 0.0, torch.zeros_like(d2_T), d2_T.sqrt() / b2_T.sqrt())
     return Rows(
