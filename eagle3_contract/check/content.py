@@ -49,14 +49,16 @@ def _one(ctx: CheckContext, name: str, tensor: StoredTensor) -> Check:
     assert ctx.target.rows is not None
     assert ctx.drafter.rows is not None
     stated, place = ctx.stated("tensors", name, "content"), ctx.place("tensors", name, "content")
-    if not stated.known:
-        return CONTENT.undecided(f"the contract does not say what {name} holds: {stated.reason}", required=False, where=place)
     where = Where(file=tensor.file, tensor=tensor.name)
     rows = spread(tensor.shape[0], ROWS)
     picked = _target_ids(ctx, name, rows)
     own_RH = ctx.drafter.rows(tensor, rows)
     theirs_RH = None if picked is None else ctx.target.rows(name, picked)
-    if own_RH is None or theirs_RH is None or own_RH.shape != theirs_RH.shape:
+    comparable = own_RH is not None and theirs_RH is not None and own_RH.shape == theirs_RH.shape
+    if not stated.known:
+        seen = f"; the sampled rows are {_resemblance(own_RH, theirs_RH)}" if comparable else ""
+        return CONTENT.undecided(f"the contract does not say what {name} holds: {stated.reason}{seen}", required=False, where=place)
+    if own_RH is None or theirs_RH is None or not comparable:
         if stated.value == "independent":
             return CONTENT.passed(f"{tensor.name} has no row in the target's table to be a copy of")
         return CONTENT.failed(
@@ -74,11 +76,28 @@ def _one(ctx: CheckContext, name: str, tensor: StoredTensor) -> Check:
     other = rows[equal.index(False)]
     return CONTENT.failed(
         f"the contract says that {name} is {stated.value}; {equal.count(False)} of {len(rows)} sampled rows are not the target's "
-        f"(first: {other})",
+        f"(first: {other}): {_resemblance(own_RH, theirs_RH)}",
         expected=stated.value,
         actual=f"{equal.count(True)} of {len(rows)} rows equal",
         where=Where(file=tensor.file, tensor=tensor.name, row=other),
     )
+
+
+NEAR: Final = 0.5
+"""Rows of two checkpoints of one model have a cosine near 1; unrelated rows of width H one of about 1/sqrt(H)."""
+
+
+def _resemblance(own_RH: Any, theirs_RH: Any) -> str:
+    """What rows look like beside the target's: its own, those of another checkpoint of it, or nothing of the kind."""
+    import numpy as np
+
+    a_RH, b_RH = own_RH.astype(np.float64), theirs_RH.astype(np.float64)
+    norms_R = np.linalg.norm(a_RH, axis=1) * np.linalg.norm(b_RH, axis=1)
+    cosine = float(np.median((a_RH * b_RH).sum(1) / np.where(norms_R > 0, norms_R, 1.0)))
+    if all(_equal_rows(own_RH, theirs_RH)):
+        return "the target's"
+    kind = "stale: rows of another checkpoint of this target" if cosine >= NEAR else "random: nothing of the target's"
+    return f"{kind} (median cosine {cosine:.2f})"
 
 
 def _target_ids(ctx: CheckContext, name: str, rows: Sequence[int]) -> list[int] | None:

@@ -27,6 +27,7 @@ from eagle3_contract.check.kind_of_drafter import check_kind
 from eagle3_contract.check.open_drafter import OpenedDrafter, open_drafter
 from eagle3_contract.check.open_target import read_target
 from eagle3_contract.check.owners import check_owners
+from eagle3_contract.check.pairing import check_pairing
 from eagle3_contract.check.recipe import check_recipe
 from eagle3_contract.check.recipe_keys import check_recipe_keys
 from eagle3_contract.check.rope import check_rope
@@ -62,6 +63,7 @@ ALL: Final[tuple[RuleSet, ...]] = (
     check_weights,
     check_content,
     check_target,
+    check_pairing,
     check_statements,
 )
 

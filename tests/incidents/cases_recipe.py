@@ -136,6 +136,13 @@ def random_embedding(p: Pair) -> None:
     p.tensors["embed_tokens.weight"] = Tensor(values, "bfloat16")
 
 
+def stale_embedding(p: Pair) -> None:
+    """The embedding of an earlier checkpoint of the target."""
+    table = p.tensors["embed_tokens.weight"].values
+    values = table + 0.2 * np.random.default_rng(2).standard_normal(table.shape).astype(np.float32)
+    p.tensors["embed_tokens.weight"] = Tensor(values, "bfloat16")
+
+
 def list_as_config(folder: Path) -> Path:
     """A config.json that is no object."""
     folder.mkdir()
@@ -312,7 +319,16 @@ CASES = (
         target=target_folder,
         integrity=Integrity.VALUES,
         change=random_embedding,
-        says=("target_copy",),
+        says=("target_copy", "random"),
+    ),
+    Case(
+        name="embedding-of-another-checkpoint",
+        rule="tensors.content",
+        base=with_target_rows,
+        target=target_folder,
+        integrity=Integrity.VALUES,
+        change=stale_embedding,
+        says=("stale",),
     ),
     Case(
         name="copy-called-independent",

@@ -15,11 +15,12 @@ from eagle3_contract.readings.serve_args import parse_serve_args
 from incidents.case import Case
 from incidents.cases_config import CASES as CONFIG
 from incidents.cases_files import CASES as FILES
+from incidents.cases_pairing import CASES as PAIRING
 from incidents.cases_reading import CASES as READING
 from incidents.cases_recipe import CASES as RECIPE
 from incidents.cases_serving import CASES as SERVING
 
-CASES: tuple[Case, ...] = (*FILES, *RECIPE, *CONFIG, *READING, *SERVING)
+CASES: tuple[Case, ...] = (*FILES, *RECIPE, *CONFIG, *PAIRING, *READING, *SERVING)
 
 
 def run(case: Case, folder: Path, *, broken: bool) -> Report:
