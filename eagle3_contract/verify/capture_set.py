@@ -14,7 +14,7 @@ from torch import Tensor
 
 from contract.files.bundle import Bundle, BundleRequest
 from contract.files.bundle_manifest import FINAL_NORM as FINAL_NORM_TENSOR
-from contract.files.bundle_manifest import GREEDY, INPUT_IDS
+from contract.files.bundle_manifest import GREEDY, INPUT_IDS, POSITION_IDS
 from contract.files.torch_tensors import load_tensor
 from contract.findings import Check, Where
 from contract.statement import fact
@@ -45,6 +45,11 @@ class Captured:
     def input_ids(self) -> Tensor:
         """The token ids [T]."""
         return load_tensor(self.request.tensors[INPUT_IDS])
+
+    @property
+    def positions(self) -> Tensor:
+        """The tokens' positions [T]."""
+        return load_tensor(self.request.tensors[POSITION_IDS])
 
     def load(self, name: str) -> Tensor:
         """A recorded tensor."""

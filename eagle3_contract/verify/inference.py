@@ -63,7 +63,7 @@ def inference_reading(manifest: Manifest, loaded: LoadedContract, training: Read
     }
     who = manifest.imitates
     if who is None and manifest.engine.name == REFERENCE:
-        fed = _recipe(manifest)
+        fed = recipe_fed(manifest)
         wiring = replace(training.wiring, states=len(fed))
         reading = Reading(reader=f"{REFERENCE} with the contract's wiring", recipe=fed, wiring=wiring, rollout=training.rollout)
         return InferenceReading(reading=reading, provenance=provenance)
@@ -86,12 +86,13 @@ def inference_reading(manifest: Manifest, loaded: LoadedContract, training: Read
     if isinstance(done, CannotRun):
         return InferenceReading(reading=None, reason=reason, fix=fix, problem=done.reason, provenance=provenance)
     runnable = replace(
-        done, recipe=_recipe(manifest), wiring=replace(done.wiring, states=len(manifest.recipe_fed)), rollout=training.rollout
+        done, recipe=recipe_fed(manifest), wiring=replace(done.wiring, states=len(manifest.recipe_fed)), rollout=training.rollout
     )
     return InferenceReading(reading=runnable, reason=reason, fix=fix, provenance=provenance)
 
 
-def _recipe(manifest: Manifest) -> Recipe:
+def recipe_fed(manifest: Manifest) -> Recipe:
+    """The recipe that the manifest says the engine fed."""
     return tuple(FINAL_NORM if isinstance(s, str) else s for s in manifest.recipe_fed)
 
 

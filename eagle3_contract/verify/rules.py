@@ -171,6 +171,31 @@ CAPTURE_PROMPT: Final = _rule(
     "alignment",
 )
 
+CAPTURE_ALIASED: Final = _rule(
+    "capture.aliased",
+    "Different boundaries of a capture hold different values",
+    "A target that adds to its stream in place, hooked by reference, yields the last layer for every boundary; so does one buffer that "
+    "every layer writes. All slots then carry one state, whatever the ids say, and candidates that are equal can name nothing.",
+    "Copy the stream in the hook, before the layer runs on.",
+    "engine",
+)
+CAPTURE_POSITIONS: Final = _rule(
+    "capture.positions",
+    "Positions advance by one a row",
+    "Rotary embeddings see differences of positions only: a constant offset costs nothing, rows out of order or all at one position cost "
+    "the attention its order. A chunk that begins at 0 again, or rows of two requests, look like this.",
+    "Look at the rows named: chunked prefill, a reused position buffer, rows joined by offset instead of request id.",
+    "alignment",
+)
+CAPTURE_RECIPE: Final = _rule(
+    "capture.recipe-fed",
+    "The manifest says what the slots carry",
+    "The inference path is run, and the remedy is written, for the recipe that the manifest states. Where the slots carry another one, the "
+    "manifest was written by hand or belongs to other files.",
+    "Capture again.",
+    "recipe",
+)
+
 GOLDEN_MALFORMED: Final = _rule(
     "golden.malformed",
     "A golden file holds what its format says",
@@ -229,6 +254,9 @@ RULES: Final = (
     CAPTURE_DRAFTER,
     CAPTURE_SAMPLES,
     CAPTURE_PROMPT,
+    CAPTURE_ALIASED,
+    CAPTURE_POSITIONS,
+    CAPTURE_RECIPE,
     GOLDEN_MALFORMED,
     GOLDEN_SAMPLE,
     TARGET_HEAD,

@@ -15,7 +15,7 @@ import torch
 from contract.errors import UsageError, UserError
 from contract.files.bundle import Bundle, open_bundle
 from contract.files.checkpoint import Checkpoint
-from contract.findings import Depth, Json, Status, check_from_error
+from contract.findings import Depth, Json, check_from_error
 from contract.limits import DEFAULT_LIMITS, Limits
 from contract.reporting import Report
 from contract.requests import VerifyRequest
@@ -113,10 +113,10 @@ class _Verification:
         samples, checks = open_samples(
             self.loaded, self.request.samples, reading.recipe, allow_pickle=self.request.allow_pickle, limits=self.limits
         )
-        if samples is None and self.contract.golden is not None and all(c.status is Status.UNKNOWN and not c.rejected for c in checks):
-            checks = [c for c in checks if c.rule != "samples.there" or self.request.samples is not None]
         bundle = self._bundle(reading, samples)
-        if samples is None and bundle is not None and self.request.samples is None:
+        stated = self.contract.training.samples
+        none_promised = self.request.samples is None and stated.path is None and not stated.manifest and not stated.count
+        if samples is None and none_promised and (bundle is not None or self.contract.golden is not None):
             checks = [c for c in checks if c.rule != "samples.there"]
         self.found.add(*checks)
         if samples is None and bundle is None:

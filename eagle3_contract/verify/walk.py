@@ -31,6 +31,7 @@ from eagle3_contract.model.wiring import Reading
 from eagle3_contract.trainers.sample import TrainingSample
 from eagle3_contract.verify import rules, state_rules
 from eagle3_contract.verify.bounds import state_bounds
+from eagle3_contract.verify.capture_self import recipe_said, self_checks
 from eagle3_contract.verify.capture_set import Captured, Requests, belongs
 from eagle3_contract.verify.collect import Findings
 from eagle3_contract.verify.distances import Distances
@@ -43,7 +44,7 @@ from eagle3_contract.verify.figures import (
     floor_check,
     path_figures_checks,
 )
-from eagle3_contract.verify.inference import InferenceReading, inference_reading
+from eagle3_contract.verify.inference import InferenceReading, inference_reading, recipe_fed
 from eagle3_contract.verify.metrics import TargetTokens
 from eagle3_contract.verify.paths import Path as DraftPath
 from eagle3_contract.verify.paths import try_build
@@ -206,6 +207,7 @@ class Walk:
             self._count(self.training, sample, logits, target)
         if captured is None:
             return
+        self.found.add(*self_checks(captured))
         slots = [captured.load(name) for name in captured.slots]
         self._shapes(sample, slots)
         named = [Named(state, partial(_itself, x)) for state, x in stored.items()]
@@ -308,6 +310,8 @@ class Walk:
         claimed = fact(self.loaded.contract.training.metrics.accuracy)
         if claimed.known:
             self.measurements["claimed"] = {"accuracy": list(claimed.value)}
+        if self.bundle is not None:
+            self.found.add(*recipe_said(recipe_fed(self.bundle.manifest), self.verdicts))
         self.found.add(*state_checks(self.verdicts, self.reading.recipe, reason=reason, fix=fix))
         if self.comparisons and self.engine is not None and self.engine.reading is not None:
             self.found.add(*path_checks(self.comparisons, reader=self.engine.reading.reader))

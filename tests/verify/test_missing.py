@@ -128,3 +128,14 @@ def test_claim_without_target_tokens_is_unknown(scenario: Scenario) -> None:
     scenario.rewrite(lambda c: c["training"]["metrics"].update(accuracy=[0.5]))
     report = scenario.verify(target=False)
     assert report.exit_code is ExitCode.UNKNOWN, dump(report)
+
+
+@pytest.mark.parametrize("count", [0, len(SAMPLES)])
+def test_capture_or_golden_rows_do_not_stand_in_for_listed_samples(count: int, scenario: Scenario, right: Path) -> None:
+    """Emptied, or never committed: what the contract promises and nobody has is unknown, whatever else there is to look at."""
+    for name in SAMPLES:
+        (scenario.samples / name).unlink()
+    assert scenario.verify(right).exit_code is ExitCode.UNKNOWN
+    scenario.samples.rmdir()
+    scenario.rewrite(lambda c: c["training"]["samples"].update(path=None, count=count, manifest={}))
+    assert scenario.verify(right).exit_code is (ExitCode.UNKNOWN if count else ExitCode.KEPT)
