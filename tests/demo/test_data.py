@@ -28,7 +28,7 @@ def test_every_recorded_digest_holds(record: dict[str, Any]) -> None:
 
 
 def test_no_file_of_the_pair_is_unrecorded(record: dict[str, Any]) -> None:
-    folders = ("target", "samples-a", "samples-b")
+    folders = ("target", "drafter-a/samples", "drafter-b/samples")
     found = {path.relative_to(DATA).as_posix() for folder in folders for path in (DATA / folder).rglob("*") if path.is_file()}
     found |= {path.relative_to(DATA).as_posix() for path in DATA.glob("drafter-*/model.safetensors")}
     assert found == {name for name in record["files"] if name.startswith(folders) or name.endswith("model.safetensors")}
@@ -55,7 +55,7 @@ def test_vocabulary_map_is_an_offset_that_agrees_with_the_mask(name: str) -> Non
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_samples_have_the_documented_format(name: str, record: dict[str, Any]) -> None:
     boundaries = record["drafters"][name]["boundaries"]
-    paths = sorted((DATA / f"samples-{name}").iterdir())
+    paths = sorted((DATA / f"drafter-{name}" / "samples").iterdir())
     assert [path.name for path in paths] == [f"sample-{index:02d}.safetensors" for index in range(SHIPPED)]
     for path in paths:
         tensors = load_file(path)
@@ -83,7 +83,7 @@ def test_both_drafters_have_samples_of_the_same_tokens_and_shared_boundaries(rec
     assert len(prompts) == SHIPPED
     recipes = {name: record["drafters"][name]["boundaries"] for name in "ab"}
     for index, prompt in enumerate(prompts):
-        found = {name: load_file(DATA / f"samples-{name}" / f"sample-{index:02d}.safetensors") for name in "ab"}
+        found = {name: load_file(DATA / f"drafter-{name}" / "samples" / f"sample-{index:02d}.safetensors") for name in "ab"}
         for key in ("input_ids", "loss_mask", "last_hidden_state"):
             assert torch.equal(found["a"][key], found["b"][key])
         for boundary in set(recipes["a"]) & set(recipes["b"]):

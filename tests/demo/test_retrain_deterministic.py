@@ -34,4 +34,7 @@ def test_two_runs_give_the_same_bytes(tmp_path: Path) -> None:
     assert len(set(weights.values())) == 2
     # The record's digests are of the files beside it, so a copy that was changed later is found.
     recorded = json.loads((tmp_path / "first" / "data" / "training.json").read_text(encoding="utf-8"))["files"]
-    assert recorded == {name: f"sha256:{digest}" for name, digest in first.items() if name != "training.json"}
+    later = ("training.json", "contract.yaml", "golden.safetensors")
+    assert recorded == {name: f"sha256:{digest}" for name, digest in first.items() if not name.endswith(later)}
+    contracts = [name for name in first if name.endswith("contract.yaml")]
+    assert contracts == ["drafter-a/contract.yaml", "drafter-b/contract.yaml"]

@@ -24,7 +24,7 @@ def _finish(step: str, process: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> None:
-    """Runs corpus, target, generate, both drafters and package, then prints the table."""
+    """Runs corpus, target, generate, both drafters, package and contract, then prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--scale", choices=sorted(SCALES), default="full")
@@ -38,6 +38,7 @@ def main() -> None:
         {"generate": ("generate", *common)},
         {f"drafter {name}": ("drafter", *common, "--name", name) for name in sorted(RECIPES)},
         {"package": ("package", *common)},
+        {"contract": ("contract", "--data", str(out / "data"))},
     ]
     for together in rounds:
         started = time.monotonic()

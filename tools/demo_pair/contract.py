@@ -48,12 +48,12 @@ def golden(data: Path, name: str) -> None:
     sample = load_file(folder / "samples" / "sample-00.safetensors")
     ids_T = sample["input_ids"][:GOLDEN_TOKENS]
     states_TC = sample["states"][:GOLDEN_TOKENS].flatten(1).float()
-    embedding_VH = load(data / "target").get_input_embeddings().weight.detach().float()
+    embedding_VH = load(data / "target").model.embed_tokens.weight.detach().float()
     drafter = read_drafter(folder / "model.safetensors")
     logits_TW = [drafter.logits(h_BTH)[0] for h_BTH in drafter.rollout(ids_T[None], states_TC[None], embedding_VH)]
     for step, rows_TW in enumerate(logits_TW):
         rows_TW[GOLDEN_TOKENS - 1 - step :] = float("nan")  # no token is left to be fed
-    used_L = ids_T.unique()
+    used_L = torch.unique(ids_T)
     (folder / GOLDEN).parent.mkdir(exist_ok=True)
     write_golden(
         folder / GOLDEN,

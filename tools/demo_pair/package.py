@@ -1,4 +1,4 @@
-"""Lays the finished pair out as it ships: `target/`, `drafter-a|b/`, `samples-a|b/`, `prompts.jsonl`, `training.json`, `NOTICE`.
+"""Lays the finished pair out as it ships: `target/`, `drafter-a|b/` with `samples/`, `prompts.jsonl`, `training.json`, `NOTICE`.
 
 Shapes: T tokens of one sample, K states of the recipe, H hidden size.
 """
@@ -177,8 +177,10 @@ def samples_of(out: Path, ids_BT: torch.Tensor, name: str) -> list[bytes]:
 
 
 def digests(data: Path) -> dict[str, str]:
-    """sha256 of every file of the folder but training.json, which holds them."""
-    files = sorted(path for path in data.rglob("*") if path.is_file() and path.name != "training.json")
+    """sha256 of every file of the folder but training.json, which holds them, and what contract.py makes from it."""
+    files = sorted(
+        path for path in data.rglob("*") if path.is_file() and path.name not in ("training.json", "contract.yaml", "golden.safetensors")
+    )
     return {path.relative_to(data).as_posix(): f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files}
 
 
@@ -249,7 +251,7 @@ def training_record(out: Path, data: Path, scale: Scale, ids_BT: torch.Tensor) -
 def package(out: Path, data: Path, scale: Scale) -> None:
     """Reads what the other steps left in `out`, writes `data` anew."""
     be_deterministic(0)
-    for folder in ("target", "drafter-a", "drafter-b", "samples-a", "samples-b"):
+    for folder in ("target", "drafter-a", "drafter-b", "drafter-a/samples", "drafter-b/samples"):
         shutil.rmtree(data / folder, ignore_errors=True)
         (data / folder).mkdir(parents=True)
     for source in [*sorted((out / "target").iterdir()), *sorted((out / "tokenizer").iterdir())]:
@@ -260,7 +262,7 @@ def package(out: Path, data: Path, scale: Scale) -> None:
         shutil.copyfile(out / f"drafter-{name}" / "model.safetensors", data / f"drafter-{name}" / "model.safetensors")
         write_json(data / f"drafter-{name}" / "config.json", drafter_config(name))
         for index, content in enumerate(samples_of(out, shipped_BT, name)):
-            (data / f"samples-{name}" / f"sample-{index:02d}.safetensors").write_bytes(content)
+            (data / f"drafter-{name}" / "samples" / f"sample-{index:02d}.safetensors").write_bytes(content)
     tokenizer = tokenizers.Tokenizer.from_file(str(data / "target" / "tokenizer.json"))
     prompts = [ids[: settings.PROMPT_TOKENS] for ids in shipped_BT.tolist()]
     lines = [
