@@ -67,7 +67,7 @@ def demo(request: DemoRequest) -> Answer:
     right = all(report.exit_code is act.ends for act, _, report in played)
     parts = [part for number, (act, commands, report) in enumerate(played, start=1) for part in _told(number, act, commands, report)]
     verdict = (
-        "Both kinds of ending came out as they should." if right else "An act did not end as it should: this is a bug; please report it."
+        "All three came out as they should." if right else "An act did not end as it should: this is a bug; please report it."
     )
     kept = [f"The files are in {request.keep}."] if request.keep is not None else ["`contract demo --keep DIR` leaves the files behind."]
     data = {
