@@ -132,11 +132,12 @@ class Pass:
         self.sums["d2"][span] += d2_R
         d_RC.abs_()
         self.sums["abs"][span] += d_RC.sum(dim=1).cpu().numpy()
-        top = float(d_RC.amax())
+        top_R = d_RC.amax(dim=1)
+        top = float(top_R.max())
         if top > self.max_abs:
-            seen = d_RC if both is None else d_RC.masked_fill(~both, -1.0)
-            flat = int(seen.argmax())
-            self.max_abs, self.max_at = top, (r + flat // x_RC.shape[1], c + flat % x_RC.shape[1])
+            row = int(top_R.argmax())
+            seen_C = d_RC[row] if both is None else d_RC[row].masked_fill(~both[row], -1.0)
+            self.max_abs, self.max_at = top, (r + row, c + int(seen_C.argmax()))
 
 
 def _dots(x_RC: Tensor, y_RC: Tensor) -> Floats:
@@ -146,6 +147,12 @@ def _dots(x_RC: Tensor, y_RC: Tensor) -> Floats:
         return far_R
     near_R: Floats = np.matmul(x_RC.numpy()[:, None, :], y_RC.numpy()[:, :, None])[:, 0, 0]
     return near_R
+
+
+def row_norms(x_RC: Tensor) -> Tensor:
+    """L2 norm [R] of each row, float32 or float64 as x, on the CPU; inf or nan where a square overflows or a value is not finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return torch.from_numpy(np.sqrt(_dots(x_RC, x_RC)))
 
 
 def _same_bits(a_RC: Tensor, b_RC: Tensor) -> bool:

@@ -13,6 +13,7 @@ Legend: T rows of the observed tensor, R sampled rows, H columns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,6 +21,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from contract.numerics.accumulate import row_norms
 from contract.numerics.decide import Oddities, decide, trivial
 from contract.numerics.explanations import Attribution, Explanation
 from contract.numerics.rearranged import REARRANGED
@@ -142,7 +144,7 @@ def _round(
         if not transforms:
             continue
         c_SH = candidate.load().detach()
-        samples: list[tuple[Tensor, Tensor]] = []
+        samples: list[tuple[Tensor, Tensor, Tensor]] = []
         for s in searches:
             _screen(s, i, candidate, c_SH, transforms, samples)
     for s in searches:
@@ -168,7 +170,7 @@ def _finalists(ranked: Sequence[tuple[float, int, Transform]], near: float) -> l
 
 
 def _screen(
-    s: _Search, i: int, candidate: Candidate, c_SH: Tensor, transforms: Iterable[Transform], samples: list[tuple[Tensor, Tensor]]
+    s: _Search, i: int, candidate: Candidate, c_SH: Tensor, transforms: Iterable[Transform], samples: list[tuple[Tensor, Tensor, Tensor]]
 ) -> None:
     if c_SH.dim() != 2:
         s.left_out.setdefault(candidate.name, f"shape {list(c_SH.shape)} is no [rows, columns]")
@@ -176,12 +178,13 @@ def _screen(
     for transform in transforms:
         if transform is IDENTITY:
             if c_SH.shape == s.observed.shape:
-                s.screened.append((_sampled_median(s.sample, _sample(c_SH, s.rows, samples)), i, transform))
+                s.screened.append((_sampled_median(s.sample, *_sample(c_SH, s.rows, samples)), i, transform))
                 s.considered[candidate.name] = None
             continue
         pair = transform.align(s.observed, c_SH, s.rows)
         if pair is not None:
-            s.screened.append((_sampled_median(pair.observed.float(), pair.candidate.float()), i, transform))
+            c_RH = pair.candidate.float()
+            s.screened.append((_sampled_median(pair.observed.float(), c_RH, row_norms(c_RH)), i, transform))
             s.considered[candidate.name] = None
     if candidate.name not in s.considered:
         s.left_out[candidate.name] = f"shape {list(c_SH.shape)} against {list(s.observed.shape)}"
@@ -189,20 +192,20 @@ def _screen(
         s.left_out.pop(candidate.name, None)
 
 
-def _sample(c_SH: Tensor, rows_R: Tensor, samples: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """The candidate's sampled rows in float32; slots that sample the same rows share them."""
-    for rows, sample_RH in samples:
+def _sample(c_SH: Tensor, rows_R: Tensor, samples: list[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """The candidate's sampled rows in float32, and their norms; slots that sample the same rows share them."""
+    for rows, sample_RH, norm_R in samples:
         if torch.equal(rows, rows_R):
-            return sample_RH
-    samples.append((rows_R, c_SH[rows_R].float()))
-    return samples[-1][1]
+            return sample_RH, norm_R
+    sample_RH = c_SH[rows_R].float()
+    samples.append((rows_R, sample_RH, row_norms(sample_RH)))
+    return samples[-1][1:]
 
 
-def _sampled_median(o_RH: Tensor, c_RH: Tensor) -> float:
+def _sampled_median(o_RH: Tensor, c_RH: Tensor, norm_R: Tensor) -> float:
     """Median relative error of sampled float32 rows; a sink or two among them does not move it."""
-    norm_R = torch.linalg.vector_norm(c_RH, dim=1)
-    error_R = torch.linalg.vector_norm(o_RH - c_RH, dim=1) / norm_R
-    if not bool(torch.isfinite(error_R).all()) or not bool((norm_R > _TINY).all()):
+    error_R = row_norms(o_RH - c_RH) / norm_R
+    if not math.isfinite(float(error_R.sum())) or not float(norm_R.min()) > _TINY:  # NaN compares false
         return summarise(compare(o_RH, c_RH, histogram=False).rows).median
     return float(error_R.kthvalue(error_R.numel() // 2 + 1).values)
 
