@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from contract.findings import Check, ExitCode, Severity, Status
 from contract.reporting import Report
+
+
+WRITES: Final = "init"
+"""The command that writes a contract: its findings are about what is to be stated, not about a contract that exists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +49,20 @@ def headline(report: Report) -> str:
     if report.exit_code is ExitCode.UNUSABLE:
         also = f"; {_count(len(groups.failed), 'check')} failed as well" if groups.failed else ""
         return f"an input could not be used, or a tool failed{also}"
+    if report.command == WRITES:
+        return _written(report, groups)
     if report.exit_code is ExitCode.VIOLATED:
         return f"{_count(len(groups.failed), 'check')} failed: the contract is violated"
     if report.exit_code is ExitCode.UNKNOWN:
         undecided = len(groups.undecided)
         return f"{_count(undecided, 'required check')} could not be decided" if undecided else "nothing was checked"
     return f"the contract is kept: {_count(len(groups.passed) + len(groups.waived), 'check')} passed"
+
+
+def _written(report: Report, groups: Groups) -> str:
+    if report.exit_code is ExitCode.KEPT:
+        return "the contract was written, and no question that decides it is open"
+    return f"the contract was written, with {_count(len(groups.failed), 'finding')} to settle: open questions, contradictions"
 
 
 def counts(report: Report) -> str:

@@ -206,15 +206,16 @@ class _Init:
 
     def write(self) -> None:
         """Golden rows where they can be made, the contract, and the static check of what was written."""
-        self.checks += self.ledger.checks
-        self.checks += questions(self.ledger, () if self.ledger.is_known(BOUNDARIES) else self.reading.candidates, self.trainer.name)
-        self.checks += [NOTE.failed(note) for note in dict.fromkeys(self.ledger.notes)]
         reading = self._resolved()
         golden = self._golden(reading)
         self._files(golden)
         tensors = tensor_tree(self.ledger, self.loaded.tensors, reading, None if self.target is None else target_dtype(self.target))
         produced = None if golden is None else {"file": golden, "produced_by": "tool"}
         self.checks += write_contract(self.out, self.ledger, partial(contract_tree, golden=produced, tensors=tensors), self._head())
+        self.checks += self.ledger.checks
+        # After writing: what no field could hold has become unknown by now.
+        self.checks += questions(self.ledger, () if self.ledger.is_known(BOUNDARIES) else self.reading.candidates, self.trainer.name)
+        self.checks += [NOTE.failed(note) for note in dict.fromkeys(self.ledger.notes)]
         self.checks += self._checked()
 
     def _resolved(self) -> Reading | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from eagle3_contract.check.open_drafter import torch_name
 from eagle3_contract.drafter.names import D2T, EMBEDDING, HEAD, T2D
 from eagle3_contract.drafter.shapes import tensor_shapes
 from eagle3_contract.init.fields import field_types
-from eagle3_contract.init.ledger import Ledger
+from eagle3_contract.init.ledger import Ledger, text_of
 from eagle3_contract.model.names import canonical
 from eagle3_contract.model.wiring import Reading
 
@@ -28,10 +29,10 @@ BARE: Final = frozenset(
 EMPTY: Final[Mapping[str, Json]] = {
     "wiring.mla": None, "wiring.rope.scaling": {}, "acceptance.baselines": [], "tolerances.states": None, "tolerances.logits": None,
 }  # fmt: skip
-TRIVIAL: Final = frozenset({"measured"})
-"""Evidence that goes without saying where the value is a size of a stored tensor."""
 NOT_RECORDED: Final = "no file of the training says it"
 NOTE_LENGTH: Final = 600
+LARGEST: Final = 2**63
+"""Whole numbers of a contract have 64 bits."""
 
 
 def contract_tree(ledger: Ledger, *, golden: Json, tensors: Json) -> dict[str, Json]:
@@ -65,11 +66,27 @@ def statement(fact: Fact) -> Json:
     note = None if fact.note is None else clean(fact.note)
     if not fact.known:
         return {"unknown": clean(fact.reason or NOT_RECORDED)} | ({"note": note} if note else {})
-    if isinstance(fact.value, str) and clean(fact.value, len(fact.value) * 10) != fact.value:
-        return {"unknown": f"what was found holds characters that act on a reader: {clean(fact.value)}"}
     if fact.evidence is None:
         return fact.value
     return {"value": fact.value, "evidence": fact.evidence} | ({"note": note} if note else {})
+
+
+def unfit(value: Json) -> str | None:
+    """Why a value cannot stand in a contract whatever the field, or None."""
+    if isinstance(value, str) and clean(value, len(value) * 10) != value:
+        return f"what was found holds characters that act on a reader: {clean(value)}"
+    if not _in_range(value):
+        return f"what was found is no number that a contract can hold: {clean(text_of(value), 80)}"
+    return None
+
+
+def _in_range(value: Json) -> bool:
+    """Whether every number in a value can be written."""
+    if isinstance(value, list):
+        return all(map(_in_range, value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return not isinstance(value, int) or abs(value) < LARGEST
 
 
 def clean(text: str, length: int = NOTE_LENGTH) -> str:

@@ -97,6 +97,8 @@ def _state_map(ledger: Ledger, verdict: MapVerdict, source: VocabSource, draft: 
     elif verdict.kind is MapKind.IDENTITY:
         ledger.know("vocab.map", "identity", "measured", f"d2t of {source.place}: {because}")
     elif verdict.map is not None:
+        if verdict.kind is MapKind.ABSOLUTE:
+            ledger.notes.append(f"d2t of {source.place} holds target ids; no trainer read writes that, and every engine adds the draft id")
         ledger.measure("vocab.map", verdict.map.value, f"values of d2t in {source.place}: {because}", where=Where(tensor="d2t"))
     else:
         ledger.forget("vocab.map", f"d2t of {source.place} is {verdict.kind.value}: {because}")

@@ -16,6 +16,7 @@ from contract.structs import SpecInvalid, load_typed
 from eagle3_contract.init.ledger import Ledger, text_of
 from eagle3_contract.init.render import contract_text
 from eagle3_contract.init.rules import WRITTEN
+from eagle3_contract.init.tree import unfit
 from eagle3_contract.model.load import load_contract
 from eagle3_contract.model.spec import Contract
 
@@ -39,6 +40,9 @@ def write_contract(out: Path, ledger: Ledger, tree_of: Callable[[Ledger], dict[s
 
 
 def _valid_text(ledger: Ledger, tree_of: Callable[[Ledger], dict[str, Json]], head: Sequence[str]) -> str:
+    for path, fact in list(ledger.facts.items()):
+        if fact.known and (reason := unfit(fact.value)) is not None:
+            ledger.forget(path, reason)
     for _ in range(TRIES):
         text = contract_text(tree_of(ledger), head)
         try:

@@ -133,19 +133,7 @@ def test_every_contract_is_readable_and_says_where_it_knows_from(tmp_path: Path)
     ran = run(copy_peer(peer.folder, tmp_path / "d"), samples=str(peer.samples), target=TARGET)
     text = ran.path.read_text()
     assert text.startswith("# yaml-language-server: $schema=")
-    for section in (
-        "drafter",
-        "target",
-        "hidden_states",
-        "vocab",
-        "wiring",
-        "alignment",
-        "tensors",
-        "training",
-        "golden",
-        "serving",
-        "acceptance",
-    ):
+    for section in COMMENTS:
         before = text.split(f"\n{section}:")[0].splitlines()[-1]
         assert before.startswith("# "), section
     assert ran.fact("wiring.final_norm").evidence == "code_rule"
