@@ -40,12 +40,13 @@ class CheckRequest:
     """``contract check``: files, and the engines' reading of them, against the contract.
 
     ``limits`` and ``ceilings`` are the organisation's (contract.policy): limits on what is read, and the largest value of each of the
-    contract's tolerances. They only ever tighten.
+    contract's tolerances. They only ever tighten. ``samples`` are run under each engine's reading, to say what a difference costs.
     """
 
     spec: str
     engines: tuple[str, ...] = ()
     target: str | None = None
+    samples: str | None = None
     serve_args: Mapping[str, str] = field(default_factory=dict)
     integrity: Integrity = "headers"
     allow_pickle: bool = False
@@ -97,7 +98,11 @@ class DraftRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest:
-    """``contract verify``: training path against inference path. ``integrity``, ``limits`` and ``ceilings`` as in ``CheckRequest``."""
+    """``contract verify``: training path against inference path. ``integrity``, ``limits`` and ``ceilings`` as in ``CheckRequest``.
+
+    ``workers`` and ``resume`` are for the training path alone: how many processes measure samples (None: as many as pay), and a journal
+    of what was measured. More than one needs a main module that can be imported again (``if __name__ == "__main__":``).
+    """
 
     spec: str
     samples: str | None = None
@@ -108,6 +113,8 @@ class VerifyRequest:
     serve_args: Mapping[str, str] = field(default_factory=dict)
     device: str = "auto"
     executor: Executor = "local"
+    workers: int | None = 1
+    resume: str | None = None
     fail_fast: bool = False
     allow_pickle: bool = False
     integrity: Integrity = "headers"

@@ -19,6 +19,7 @@ from contract.requests import CheckRequest, Integrity
 @engines_option()
 @target_option
 @serve_args_option
+@click.option("--samples", metavar="PATH", help="Training samples, run as each --engine would run them: what a difference costs.")
 @click.option(
     "--integrity",
     type=click.Choice(["headers", "values", "digests"]),
@@ -34,6 +35,7 @@ def command(
     engines: tuple[str, ...],
     target: str | None,
     serve_args: Mapping[str, str],
+    samples: str | None,
     integrity: str,
     allow_pickle: bool,
     outputs: tuple[Output, ...],
@@ -44,6 +46,7 @@ def command(
         engines=engines,
         target=target,
         serve_args=serve_args,
+        samples=samples,
         integrity=cast(Integrity, integrity),
         allow_pickle=allow_pickle,
     )

@@ -78,6 +78,7 @@ def check(request: CheckRequest) -> Report:
         engines=request.engines,
         allow_pickle=request.allow_pickle,
         flags=flags,
+        samples=request.samples,
         limits=request.limits,
     )
     return replace(report, checks=[*report.checks, *rejected]) if rejected else report
@@ -108,6 +109,7 @@ def check_spec(
     integrity: Integrity = Integrity.HEADERS,
     engines: Sequence[str] = (),
     flags: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    samples: str | Path | None = None,
     allow_pickle: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Report:
@@ -115,6 +117,7 @@ def check_spec(
 
     Args:
         flags: serving flags by engine reference, as the engine's Python API names them.
+        samples: training samples that are run under every engine's reading (needs torch).
 
     Never raises a ``UserError``: what was unusable is in the report.
     """
@@ -135,7 +138,14 @@ def check_spec(
     complete = True
     try:
         for made in check_loaded(
-            loaded, target=target, integrity=integrity, engines=engines, flags=flags, allow_pickle=allow_pickle, limits=limits
+            loaded,
+            target=target,
+            integrity=integrity,
+            engines=engines,
+            flags=flags,
+            samples=samples,
+            allow_pickle=allow_pickle,
+            limits=limits,
         ):
             checks.append(made)
     except KeyboardInterrupt:
@@ -150,6 +160,7 @@ def check_loaded(
     integrity: Integrity = Integrity.HEADERS,
     engines: Sequence[str] = (),
     flags: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    samples: str | Path | None = None,
     allow_pickle: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[Check]:
@@ -184,9 +195,16 @@ def check_loaded(
     for rule_set in WITHOUT_DRAFTER if opened is None else ALL:
         yield from rule_set(context)
     if engines and opened is not None:
-        from eagle3_contract.check.engines import check_engines  # the profiles are needed only here
+        from eagle3_contract.check.engines import check_engines, target_config  # the profiles are needed only here
 
         yield from check_engines(context, opened.checkpoint, engines, flags)
+        if samples is not None:
+            from eagle3_contract.verify.cost import cost_checks  # torch is needed only here
+
+            config = target_config(context)
+            yield from cost_checks(
+                loaded, samples, engines, target=target, config=config, flags=flags, allow_pickle=allow_pickle, limits=limits
+            )
 
 
 def beside(loaded: LoadedContract) -> frozenset[str]:

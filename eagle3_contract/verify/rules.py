@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from contract.findings import Depth, Rule, Severity
+from eagle3_contract.verify.cost_rules import RULES as COST_RULES
 from eagle3_contract.verify.state_rules import RULES as STATE_RULES
 
 
@@ -225,6 +226,41 @@ OFFERED: Final = _rule(
     "See the message for what to use instead.",
     "tool",
 )
+CONTRACT_CHANGED: Final = _rule(
+    "verify.contract-changed",
+    "Every worker finds the contract that the run began with",
+    "Counts under two contracts must not be added up.",
+    "Leave the contract alone while it is verified, and let every machine see the same file.",
+    "tool",
+)
+WORKER_DIED: Final = _rule(
+    "verify.worker-died",
+    "Every worker process lives to its end",
+    "What a worker was measuring is lost, and figures over a part of the samples are no figures.",
+    "Most often memory ran out: use fewer --workers. With --resume FILE nothing that was measured is lost.",
+    "tool",
+)
+JOURNAL: Final = _rule(
+    "verify.journal",
+    "A journal that a run goes on with is of this very run, and whole",
+    "Counts of another contract, other weights or another target, or a line that somebody edited, would pass as measured.",
+    "Name another file with --resume, or delete this one to measure everything again.",
+    "tool",
+)
+RAY_MISSING: Final = _rule(
+    "verify.ray-missing",
+    "The executor ray finds the package ray",
+    "Ray is an extra: who verifies on one machine does not need it.",
+    "Install it with pip install 'eagle3-contract[ray]', or leave --executor out.",
+    "tool",
+)
+RAY_FAILED: Final = _rule(
+    "verify.ray-failed",
+    "The Ray cluster lives to the end of the run",
+    "Figures over a part of the samples are no figures.",
+    "Check `ray status`, and that every machine has this package and sees the same files; or leave --executor out.",
+    "tool",
+)
 ENGINE_WIRING: Final = _rule(
     "drafter.engine-wiring",
     "The drafter can be run as the engine reads it",
@@ -235,6 +271,7 @@ ENGINE_WIRING: Final = _rule(
 
 RULES: Final = (
     *STATE_RULES,
+    *COST_RULES,
     GOLDEN_LOGITS,
     GOLDEN_STATES,
     GOLDEN_PROOF,
@@ -261,5 +298,10 @@ RULES: Final = (
     GOLDEN_SAMPLE,
     TARGET_HEAD,
     OFFERED,
+    CONTRACT_CHANGED,
+    WORKER_DIED,
+    JOURNAL,
+    RAY_MISSING,
+    RAY_FAILED,
     ENGINE_WIRING,
 )
