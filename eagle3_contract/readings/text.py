@@ -41,12 +41,26 @@ def readings_text(readings: Sequence[EngineReading]) -> str:
 
 
 def differences_text(readings: Sequence[EngineReading]) -> str:
-    """The fields whose values differ between readings, one column each."""
+    """Fields, outcomes and fates of tensors that differ between readings, one column each; for two versions of an engine: what the
+    upgrade changes for this drafter."""
     names = list(dict.fromkeys(f.field for r in readings for f in r.fields))
-    rows = [(name, *shown) for name in names if len({*(shown := [_shown(r, name) for r in readings])}) > 1]
+    tensors = list(dict.fromkeys(t.name for r in readings for t in r.tensors))
+    shown = [
+        ("outcome", *(r.outcome.value for r in readings)),
+        *((name, *(_shown(r, name) for r in readings)) for name in names),
+        *((name, *(_fate(r, name) for r in readings)) for name in tensors),
+    ]
+    rows = [row for row in shown if len({*row[1:]}) > 1]
+    upgrade = len({r.engine for r in readings}) == 1 and len({r.version for r in readings}) > 1
     if not rows:
-        return "the readings agree in every field\n"
-    return "where the readings differ\n" + _table(("field", *(r.reader for r in readings)), rows) + "\n"
+        return ("the upgrade changes nothing for this drafter" if upgrade else "the readings agree in every field") + "\n"
+    title = "what the upgrade changes for this drafter" if upgrade else "where the readings differ"
+    return f"{title}\n" + _table(("field", *(r.reader for r in readings)), rows) + "\n"
+
+
+def _fate(reading: EngineReading, name: str) -> str:
+    fate = reading.fate(name)
+    return "-" if fate is None else fate.value
 
 
 def _head(reading: EngineReading) -> str:

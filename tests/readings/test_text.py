@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eagle3_contract.readings.engines import read
-from eagle3_contract.readings.text import reading_text, readings_text
+from eagle3_contract.readings.text import differences_text, reading_text, readings_text
 from tests.readings.drafters import drafter, target
 
 
@@ -46,3 +46,17 @@ def test_two_readings_end_with_what_differs() -> None:
     row = next(line for line in text[text.index("where the readings differ") :].splitlines() if line.startswith("hidden_states.boundaries"))
     assert row.split(None, 1)[1].replace("  ", "") == "[1, 9, 20][2, 16, 29]"
     assert "agree in every field" in readings_text([readings[0], readings[0]])
+
+
+def test_two_versions_show_what_the_upgrade_changes() -> None:
+    """SGLang 0.5.13 stopped adding one to the ids of a DeepSeek target; 0.5.12 was the first to know tensors called layers.0."""
+    ids = {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [2, 30, 58]}}
+    kimi = target("DeepseekV3ForCausalLM", 61)
+    both = [r for e in ("sglang==0.5.12", "sglang==0.5.13") for r in read(drafter(**ids), e, kimi)]
+    text = differences_text(both)
+    assert text.startswith("what the upgrade changes for this drafter")
+    row = next(line for line in text.splitlines() if line.startswith("hidden_states.boundaries"))
+    assert "[3, 31, 59]" in row
+    assert "[2, 30, 58]" in row
+    same = [r for e in ("sglang==0.5.22", "sglang==0.5.23") for r in read(drafter(), e, target("Qwen3ForCausalLM"))]
+    assert "changes nothing" in differences_text(same)
