@@ -1,4 +1,6 @@
-"""What can be configured: the options of commands that stay the same from run to run. Opt-ins to danger (``--allow-pickle``) cannot."""
+"""What can be configured: the options of commands that stay the same from run to run. Opt-ins to danger cannot
+(``--allow-pickle``, ``--on-unknown warn``): a file in a repository must not loosen what its reader runs.
+"""
 
 from __future__ import annotations
 
@@ -68,13 +70,6 @@ OPTIONS: Final[tuple[Option, ...]] = (
         name="format", parameter="outputs", commands=("check", "verify", "guard"), several=True, help="report formats, NAME or NAME=FILE"
     ),
     Option(name="log", parameter="log", commands=("capture", "verify"), choices=("console", "json"), help="format of logs"),
-    Option(
-        name="on_unknown",
-        parameter="on_unknown",
-        commands=("guard",),
-        choices=("refuse", "warn"),
-        help="what the guard does with exit code 3",
-    ),
 )
 BY_NAME: Final = {option.name: option for option in OPTIONS}
 CONFIGURABLE: Final = frozenset(command for option in OPTIONS for command in option.commands)

@@ -68,6 +68,7 @@ def test_the_nearest_folder_up_to_the_repository_counts(tmp_path: Path) -> None:
     [
         ("integritee = 'values'\n", "settings.unknown-key"),
         ("allow_pickle = true\n", "settings.unknown-key"),
+        ("on_unknown = 'warn'\n", "settings.unknown-key"),
         ("integrity = 'some'\n", "settings.bad-value"),
         ("integrity = 3\n", "settings.bad-value"),
         ("engines = 'vllm'\n", "settings.bad-value"),
