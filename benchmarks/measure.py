@@ -113,6 +113,7 @@ def main(title: str, body: Callable[[Outcome, argparse.Namespace], None], argv: 
     parser = argparse.ArgumentParser(description=title)
     parser.add_argument("--scale", choices=["full", "tiny"], default="full", help="tiny: seconds, for the tests; judges nothing")
     parser.add_argument("--runs", type=int, default=None, help="measured runs of each candidate (default: the script's own)")
+    parser.add_argument("--samples", type=int, default=10_000, help="verify.py: how many samples")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(argv)
     outcome = Outcome(title, options.scale)

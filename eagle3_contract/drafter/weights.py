@@ -59,6 +59,10 @@ class MemorySource:
         return self._tensors[name][ids_L]
 
 
+WHOLE_TABLE_BYTES: Final = 64 * 1024 * 1024
+"""An embedding of at most so many bytes in the compute dtype is read once and kept; of a larger one only rows that occur are read."""
+
+
 class Embedding:
     """Rows of an embedding table, read when they are asked for. ``size`` is its number of rows V."""
 
@@ -68,6 +72,8 @@ class Embedding:
             raise shape_mismatch(source, name, shape, f"[V, {hidden_size}]")
         self._source, self._name, self._device, self._dtype = source, name, device, dtype
         self.size = shape[0]
+        self._is_small = shape[0] * shape[1] * dtype.itemsize <= WHOLE_TABLE_BYTES
+        self._table: Tensor | None = None
 
     def rows(self, ids_L: Tensor) -> Tensor:
         """Embeddings [L, H] of token ids [L] on the compute device. A row that occurs twice is read once.
@@ -75,6 +81,12 @@ class Embedding:
         Raises:
             InputRejected: ``drafter.token-out-of-range``.
         """
+        if self._is_small:
+            self.check(ids_L)
+            if self._table is None:
+                table_VH = _checked(self._source, self._name, self._source.tensor(self._name))
+                self._table = table_VH.to(device=self._device, dtype=self._dtype)
+            return self._table[ids_L.to(self._device)]
         unique_U, inverse_L = torch.unique(ids_L, return_inverse=True)
         unique_U = unique_U.to("cpu")
         self.check(unique_U)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from contract.errors import InputRejected, UsageError, UserError
 from contract.files.checkpoint import Checkpoint
+from eagle3_contract.drafter import weights
 from eagle3_contract.drafter.checkpoint_source import CheckpointSource
 from eagle3_contract.drafter.drafter import Drafter
 from eagle3_contract.drafter.forward import teacher_forced
@@ -39,7 +40,8 @@ class CountingSource(MemorySource):
         return super().rows(name, ids_L)
 
 
-def test_every_weight_is_read_once_and_of_the_embedding_only_the_rows_that_occur() -> None:
+def test_every_weight_is_read_once_and_of_a_large_embedding_only_the_rows_that_occur(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "WHOLE_TABLE_BYTES", 1)
     source = CountingSource(tensors_for(SMALL) | {"layers.5.mlp.up_proj.weight": torch.ones(2), "t2d": torch.ones(40)})
     drafter = Drafter(SMALL, source)
     inputs = inputs_for(SMALL)
@@ -47,6 +49,16 @@ def test_every_weight_is_read_once_and_of_the_embedding_only_the_rows_that_occur
     assert set(source.whole) == tensors_for(SMALL).keys() - {"embed_tokens.weight", "d2t"}
     assert set(source.whole.values()) == {1}
     assert source.by_row == {"embed_tokens.weight": sorted(set(inputs.ids[1:].tolist()))}
+
+
+def test_a_small_embedding_is_read_once_and_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, inputs = CountingSource(tensors_for(SMALL)), inputs_for(SMALL)
+    whole = teacher_forced(Drafter(SMALL, source), inputs.ids, inputs.states, steps=3)
+    assert (source.whole["embed_tokens.weight"], source.by_row) == (1, {})
+    monkeypatch.setattr(weights, "WHOLE_TABLE_BYTES", 1)
+    by_row = teacher_forced(Drafter(SMALL, source), inputs.ids, inputs.states, steps=3)
+    assert all(torch.equal(a, b) or torch.equal(a.isnan(), b.isnan()) for a, b in zip(whole.logits_steps, by_row.logits_steps, strict=True))
+    assert torch.equal(whole.logits_steps[0], by_row.logits_steps[0])
 
 
 def test_weights_of_the_compute_dtype_are_not_copied() -> None:
