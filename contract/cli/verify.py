@@ -25,6 +25,10 @@ from contract.requests import Executor, VerifyRequest
 @serve_args_option
 @device_option
 @click.option("--executor", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="Where to compute.")
+@click.option(
+    "--workers", type=click.IntRange(1, 1024), help="Processes that measure samples where there is no capture.  [default: as pays]"
+)
+@click.option("--resume", metavar="FILE", help="Journal of the samples that are measured; what is in it is not measured again.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failed check.")
 @allow_pickle_option
 @log_options
@@ -40,6 +44,8 @@ def command(
     serve_args: Mapping[str, str],
     device: str,
     executor: str,
+    workers: int | None,
+    resume: str | None,
     fail_fast: bool,
     allow_pickle: bool,
     log: str,
@@ -49,6 +55,10 @@ def command(
     """Run the drafter on the training path and on the inference path of the contract SPEC, and say where and why they part."""
     if sum(given is not None for given in (capture, engine, server)) > 1:
         raise click.UsageError("give at most one of --capture, --engine and --server")
+    if any(given is not None for given in (capture, engine, server)) and (workers is not None or resume is not None or executor != "local"):
+        raise click.UsageError(
+            "--workers, --resume and --executor are for the training path alone, without --capture, --engine and --server"
+        )
     configure_logs(log, verbose=verbose)
     request = VerifyRequest(
         spec=spec,
@@ -60,6 +70,8 @@ def command(
         serve_args=serve_args,
         device=device,
         executor=cast(Executor, executor),
+        workers=workers,
+        resume=resume,
         fail_fast=fail_fast,
         allow_pickle=allow_pickle,
     )

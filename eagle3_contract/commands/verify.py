@@ -16,8 +16,6 @@ def verify(request: VerifyRequest) -> Report:
     """
     if request.server is not None:
         raise _not_offered("verifying a running server", "Capture from the engine and verify the bundle (--capture).")
-    if request.executor != "local":
-        raise _not_offered(f"the executor {request.executor}", "Leave --executor out.")
     return run(request, limits=request.limits)
 
 

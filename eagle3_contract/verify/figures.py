@@ -20,12 +20,17 @@ from contract.statement import fact
 from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.verify import rules
 from eagle3_contract.verify.acceptance import DEFINITION, NO_DRAFT, Acceptance, chain, first_round, pooled
-from eagle3_contract.verify.metrics import Accuracy, Definition, TargetTokens, count_steps
+from eagle3_contract.verify.metrics import Accuracy, Definition, StepCounts, TargetTokens, count_steps
+from eagle3_contract.verify.target_tokens import NO_TARGET
 
 STANDARD_ERRORS: Final = 2.0
 """A claim fails only below itself minus so many standard errors of the samples at hand."""
 RESAMPLES: Final = 2000
 CONFIDENCE: Final = 0.95
+NORMAL: Final = 1.959963984540054
+"""Standard errors on either side that hold ``CONFIDENCE`` of a normal distribution."""
+MANY: Final = 2000
+"""Samples up to which intervals are resampled."""
 SEED: Final = 20240
 """Of the bootstrap, so that the interval is the same on every run."""
 
@@ -52,13 +57,16 @@ class PathFigures:
         mask_T: Tensor | None,
         target: TargetTokens | None,
         definition: Definition | None,
-    ) -> None:
-        """Add one sample: logits [T-1, DV] per step."""
-        drafts_ST = [_drafts(logits, targets_D) for logits in logits_steps[: self.drafts]]
-        mask = None if mask_T is None else [int(m) for m in mask_T]
-        self.lengths[sample] = chain(tokens_T.tolist(), drafts_ST, start=first_round(mask))
-        if definition is not None and target is not None and mask_T is not None:
-            counts = count_steps(definition, logits_steps, targets_D, target, mask_T)
+    ) -> tuple[str, str] | None:
+        """Add one sample: logits [T-1, DV] per step. Returns why its accuracy could not be counted, and the remedy, as ``measure`` does."""
+        length, counts, missing = measure(logits_steps, self.drafts, targets_D, tokens_T, mask_T, target, definition)
+        self.take(sample, length, counts)
+        return missing
+
+    def take(self, sample: str, length: Acceptance, counts: StepCounts | None) -> None:
+        """Add one sample that was measured."""
+        self.lengths[sample] = length
+        if counts is not None:
             self.accuracy.add(counts)
             self.shares[sample] = counts.accuracy
 
@@ -71,14 +79,47 @@ class PathFigures:
         return {
             "accuracy": list(self.accuracy.accuracy),
             "accuracy_standard_error": list(self.accuracy.standard_error),
+            "accuracy_interval": [_around(p, e) for p, e in zip(self.accuracy.accuracy, self.accuracy.standard_error, strict=True)],
+            "confidence": CONFIDENCE,
+            "right": list(self.accuracy.counts.right),
             "rows": list(self.accuracy.counts.rows),
             "samples": len(self.lengths),
             "accepted_length": self.length.length,
+            "accepted_length_interval": list(interval(list(self.lengths.values()))),
             "drafts": self.drafts,
             "rounds": self.length.rounds,
             "accepted_drafts": self.length.accepted,
-            "per_sample": {name: {"accepted_length": a.length, "rounds": a.rounds} for name, a in self.lengths.items()},
+            "per_sample": {
+                name: {"accepted_length": a.length, "rounds": a.rounds, "accuracy": list(self.shares.get(name, ()))}
+                for name, a in self.lengths.items()
+            },
         }
+
+
+def measure(
+    logits_steps: Sequence[Tensor],
+    drafts: int,
+    targets_D: Tensor,
+    tokens_T: Tensor,
+    mask_T: Tensor | None,
+    target: TargetTokens | None,
+    definition: Definition | None,
+) -> tuple[Acceptance, StepCounts | None, tuple[str, str] | None]:
+    """Counts of one sample: the chain of ``drafts`` greedy drafts, and accuracy in a definition.
+
+    Returns:
+        The chain's rounds; the counts per step (None without definition, target or mask); and where the definition needs more of the
+        target than is at hand, why they are None and what to do about it.
+    """
+    drafts_ST = [_drafts(logits, targets_D) for logits in logits_steps[:drafts]]
+    mask = None if mask_T is None else [int(m) for m in mask_T]
+    length = chain(tokens_T.tolist(), drafts_ST, start=first_round(mask))
+    if definition is None or target is None or mask_T is None:
+        return length, None, None
+    try:
+        return length, count_steps(definition, logits_steps, targets_D, target, mask_T), None
+    except UserError as error:
+        return length, None, (error.message, error.fix)
 
 
 def _drafts(logits_RD: Tensor, targets_D: Tensor) -> list[int]:
@@ -92,7 +133,7 @@ def definition_of(loaded: LoadedContract) -> Definition | None:
     return Definition(stated.value) if stated.known else None
 
 
-def claim_checks(loaded: LoadedContract, training: PathFigures, missing: UserError | str | None) -> Iterator[Check]:
+def claim_checks(loaded: LoadedContract, training: PathFigures, missing: tuple[str, str] | None) -> Iterator[Check]:
     """The claimed accuracy against the training path's, step by step; undecided if the target's tokens are not at hand (``missing``)."""
     where = loaded.document.where("training.metrics")
     claimed, definition = fact(loaded.contract.training.metrics.accuracy), fact(loaded.contract.training.metrics.definition)
@@ -103,8 +144,7 @@ def claim_checks(loaded: LoadedContract, training: PathFigures, missing: UserErr
             )
             return
     if training.accuracy.samples == 0:
-        reason = missing.message if isinstance(missing, UserError) else missing or "no sample could be counted"
-        fix = missing.fix if isinstance(missing, UserError) else "Give the target with --target, or samples that record target_argmax."
+        reason, fix = missing or ("no sample could be counted", NO_TARGET[1])
         yield rules.CLAIM.undecided(f"the training accuracy could not be measured: {reason}", at=Depth.VERIFY, where=where, fix=fix)
         return
     measured, errors = training.accuracy.accuracy, training.accuracy.standard_error
@@ -162,7 +202,7 @@ def floor_check(loaded: LoadedContract, figures: PathFigures, path: str) -> Iter
     if k.known and k.value != figures.drafts:
         yield rules.FLOOR.undecided(f"the floor is stated for {k.value} drafts, {figures.drafts} were made", where=where)
         return
-    low, high = bootstrap(list(figures.lengths.values()))
+    low, high = interval(list(figures.lengths.values()))
     got = figures.length.length
     text = f"accepted length {got:.3f} on the {path} path ({CONFIDENCE:.0%} interval {low:.3f} to {high:.3f}), floor {floor.value:.3f}"
     evidence: dict[str, Json] = {"accepted_length": got, "interval": [low, high], "definition": DEFINITION}
@@ -204,10 +244,32 @@ def paired_bootstrap(pairs: Sequence[tuple[Acceptance, Acceptance]]) -> tuple[fl
     return _interval(draws)
 
 
-def bootstrap(parts: Sequence[Acceptance]) -> tuple[float, float]:
-    """Interval of a pooled length, resampling whole samples."""
-    rng = random.Random(SEED)
-    return _interval([pooled(rng.choices(parts, k=len(parts))).length for _ in range(RESAMPLES)])
+def interval(parts: Sequence[Acceptance]) -> tuple[float, float]:
+    """Interval of a pooled length over whole samples: resampled, or for very many samples from the spread of the ratio between them, which
+    is the same then and takes no time."""
+    if not any(a.rounds for a in parts):
+        return float("nan"), float("nan")
+    if len(parts) <= MANY:
+        rng = random.Random(SEED)
+        numbers = [(a.accepted, a.rounds) for a in parts]
+        return _interval([_length(rng.choices(numbers, k=len(numbers))) for _ in range(RESAMPLES)])
+    whole = pooled(parts)
+    ratio = whole.accepted / whole.rounds
+    spread = sum((a.accepted - ratio * a.rounds) ** 2 for a in parts) * len(parts) / (len(parts) - 1)
+    margin = NORMAL * math.sqrt(spread) / whole.rounds
+    return whole.length - margin, whole.length + margin
+
+
+def _length(chosen: Sequence[tuple[int, int]]) -> float:
+    accepted, rounds = map(sum, zip(*chosen, strict=True))
+    return 1 + accepted / rounds if rounds else float("nan")
+
+
+def _around(share: float | None, error: float | None) -> Json:
+    """An interval of a share, cut to what a share can be."""
+    if share is None or error is None:
+        return None
+    return [max(0.0, share - NORMAL * error), min(1.0, share + NORMAL * error)]
 
 
 def _interval(draws: Sequence[float]) -> tuple[float, float]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
 
 import torch
 
@@ -36,11 +35,6 @@ from eagle3_contract.verify.golden import EmbeddingRows, read_golden
 from eagle3_contract.verify.golden_compare import compare_golden, run_rows
 from eagle3_contract.verify.sample_set import SampleSet, open_samples
 from eagle3_contract.verify.walk import TARGET_NEEDED, Walk
-
-FOREIGN: Final = 8
-"""Other samples that a slot may be taken for."""
-DEFAULT_STEPS: Final = 3
-MAX_STEPS: Final = 16
 
 
 def verify(request: VerifyRequest, *, limits: Limits = DEFAULT_LIMITS) -> Report:

@@ -15,9 +15,12 @@ from torch import Tensor
 
 from contract.errors import ToolError, UserError
 from contract.findings import Json
+from contract.statement import fact
 from eagle3_contract.drafter.names import TARGET_EMBEDDING_NAMES, TARGET_HEAD_NAMES
 from eagle3_contract.drafter.norms import rms_norm
 from eagle3_contract.drafter.weights import WeightSource
+from eagle3_contract.model.spec import TargetState
+from eagle3_contract.trainers.sample import TrainingSample
 from eagle3_contract.verify.metrics import TargetTokens
 
 ARGMAX_EXTRA: Final = "target_argmax"
@@ -28,6 +31,11 @@ RMS_FAMILIES: Final = (
     "kimi_k25", "gpt_oss", "minimax", "minimax_m2", "glm4_moe", "smollm3",
 )  # fmt: skip
 """Families whose final norm is x * rsqrt(mean(x^2) + eps) * weight and whose head is linear without a scale or a cap."""
+NO_TARGET: Final = (
+    "neither the target's head nor its recorded argmax is at hand",
+    "Give the target with --target, or samples that record target_argmax.",
+)
+"""Why the target's tokens are not known, and what to do about it."""
 ROWS: Final = 256
 """Rows of logits held at a time; 256 x 163840 floats are 168 MB."""
 
@@ -78,6 +86,19 @@ class TargetHead:
             full.append(logits_LV.argmax(-1))
             draft.append(logits_LV[:, targets_D].argmax(-1))
         return TargetTokens(torch.cat(full), torch.cat(draft))
+
+
+def of_sample(sample: TrainingSample, head: TargetHead | None, stated: TargetState, targets_D: Tensor) -> TargetTokens | None:
+    """The target's tokens in the trainer's own way: from the sample's last state through the head, else as the sample records them.
+
+    Args:
+        stated: which state training used as the last one, and what was done to it.
+        targets_D: [DV] target id of each draft id.
+    """
+    normed, by_trainer = fact(stated.normed), fact(stated.norm_applied_by_trainer)
+    if head is not None and sample.last_TG is not None and normed.known and by_trainer.known:
+        return head.tokens(sample.last_TG, targets_D, norm=not normed.value and bool(by_trainer.value))
+    return recorded(sample.extras.get(ARGMAX_EXTRA), sample.tokens)
 
 
 def recorded(argmax_T: Tensor | None, tokens: int) -> TargetTokens | None:

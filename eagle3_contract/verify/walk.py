@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import torch
@@ -17,7 +16,6 @@ from torch import Tensor
 from contract.errors import UserError
 from contract.files.bundle import Bundle
 from contract.findings import Depth, Json, Where
-from contract.jsonio import load_json_file
 from contract.limits import Limits
 from contract.numerics.tolerance import Tolerance
 from contract.requests import VerifyRequest
@@ -25,17 +23,20 @@ from contract.statement import fact
 from eagle3_contract.drafter.taps import Recorder
 from eagle3_contract.drafter.weights import WeightSource
 from eagle3_contract.model.load import LoadedContract
-from eagle3_contract.model.spec import Contract
 from eagle3_contract.model.states import State
 from eagle3_contract.model.wiring import Reading
 from eagle3_contract.trainers.sample import TrainingSample
 from eagle3_contract.verify import rules, state_rules
+from eagle3_contract.verify.acceptance import Acceptance
 from eagle3_contract.verify.bounds import state_bounds
 from eagle3_contract.verify.capture_self import recipe_said, self_checks
 from eagle3_contract.verify.capture_set import Captured, Requests, belongs
 from eagle3_contract.verify.collect import Findings
 from eagle3_contract.verify.distances import Distances
 from eagle3_contract.verify.divergence import PathComparison, bound_for, compare_paths, first_parting, path_checks
+from eagle3_contract.verify.executors.begin import measuring
+from eagle3_contract.verify.executors.measure import Measurer, open_head
+from eagle3_contract.verify.executors.result import SampleProblem
 from eagle3_contract.verify.figures import (
     PathFigures,
     claim_checks,
@@ -45,17 +46,16 @@ from eagle3_contract.verify.figures import (
     path_figures_checks,
 )
 from eagle3_contract.verify.inference import InferenceReading, inference_reading, recipe_fed
-from eagle3_contract.verify.metrics import TargetTokens
+from eagle3_contract.verify.metrics import StepCounts, TargetTokens
 from eagle3_contract.verify.paths import Path as DraftPath
 from eagle3_contract.verify.paths import try_build
 from eagle3_contract.verify.sample_set import OtherSamples, SampleSet, layout_problem, stored_states
 from eagle3_contract.verify.states import Named, SlotVerdict, judge_request, state_checks
-from eagle3_contract.verify.target_tokens import ARGMAX_EXTRA, TargetHead, recorded
+from eagle3_contract.verify.steps import steps_and_drafts
+from eagle3_contract.verify.target_tokens import NO_TARGET, of_sample, recorded
 
 OTHERS: Final = 8
 """Other samples, or other requests, that a slot may be taken for."""
-DEFAULT_STEPS: Final = 3
-MAX_STEPS: Final = 16
 TARGET_NEEDED: Final = "drafter.target-needed"
 
 
@@ -79,7 +79,8 @@ class Walk:
     comparisons: list[PathComparison] = field(default_factory=list)
     covered: int = 0
     counted: int = 0
-    no_target: UserError | str | None = None
+    no_target: tuple[str, str] | None = None
+    no_head: UserError | None = None
     engine: InferenceReading | None = None
     train_path: DraftPath | None = None
     infer_path: DraftPath | None = None
@@ -91,7 +92,7 @@ class Walk:
         self.distances = Distances(self.reading.recipe)
         self.bounds = state_bounds(self.loaded.contract, self.bundle)
         self.others = OtherSamples(self.samples, self.limits) if self.samples is not None else None
-        self.head = self._head()
+        self.head, self.no_head = open_head(self.target, self.request.target)
 
     def run(self) -> None:
         """Walk, and add every check."""
@@ -103,7 +104,9 @@ class Walk:
             self.found.add(*belongs(self.bundle, self.loaded))
             requests = Requests(self.bundle)
             self._open_inference(self.bundle)
-        if self.samples is not None:
+        if self.samples is not None and requests is None and self.train_path is not None:
+            self._measure(self.samples, self.train_path)
+        elif self.samples is not None:
             self._walk_samples(self.samples, requests)
         if requests is not None:
             self._walk_rest(requests)
@@ -133,14 +136,29 @@ class Walk:
         elif reading.wiring.states == len(self.reading.recipe):
             self.infer_path = self._path(reading, f"as {reading.reader} reads it")
 
-    def _head(self) -> TargetHead | None:
-        if self.target is None or self.request.target is None:
-            return None
-        try:
-            return TargetHead.load(self.target, load_json_file(Path(self.request.target) / "config.json"))
-        except UserError as error:
-            self.no_target = error
-            return None
+    def _measure(self, samples: SampleSet, path: DraftPath) -> None:
+        """Without a capture nothing of a sample is kept but its counts, so that many can be measured by many."""
+        measurer = Measurer(self.loaded, samples, path, self.head, self.no_head, self.limits)
+        target = self.request.target if self.target is not None else None
+        with measuring(self.request, self.loaded, samples, measurer, target, self.limits) as (outcomes, execution):
+            self.provenance["execution"] = execution
+            for outcome, resumed in outcomes:
+                execution["resumed"] += resumed
+                if isinstance(outcome, SampleProblem):
+                    self.found.add(outcome.check)
+                    continue
+                counts = None if outcome.right is None or outcome.rows is None else StepCounts(outcome.right, outcome.rows)
+                self.training.take(outcome.name, Acceptance(outcome.rounds, outcome.accepted), counts)
+                self.covered, self.counted = self.covered + outcome.covered, self.counted + outcome.counted
+                self.no_target = self.no_target or outcome.missing
+        self._samples_were_read(samples, len(self.training.lengths))
+
+    def _samples_were_read(self, samples: SampleSet, read: int) -> None:
+        if read:
+            self.found.add(
+                rules.SAMPLES_THERE.passed(f"{read} samples were read", actual=read),
+                rules.SAMPLES_LAYOUT.passed(f"{read} samples store {len(samples.stored)} states each, as the contract says"),
+            )
 
     def _walk_samples(self, samples: SampleSet, requests: Requests | None) -> None:
         hidden = self.reading.wiring.target_hidden_size
@@ -160,11 +178,7 @@ class Walk:
                 self.found.add(*checks)
             stored = {state: sample.states_THk[i] for state, i in stored_states(sample, samples).items()}
             self._one(sample, stored, captured, partial(self._other_samples, sample.name))
-        if read:
-            self.found.add(
-                rules.SAMPLES_THERE.passed(f"{read} samples were read", actual=read),
-                rules.SAMPLES_LAYOUT.passed(f"{read} samples store {len(samples.stored)} states each, as the contract says"),
-            )
+        self._samples_were_read(samples, read)
 
     def _walk_rest(self, requests: Requests) -> None:
         """Requests that repeat no sample: the boundaries that they record stand for the states of training."""
@@ -247,24 +261,23 @@ class Walk:
     def _count(self, figures: PathFigures, sample: TrainingSample, logits: Sequence[Tensor], target: TargetTokens | None) -> None:
         assert self.train_path is not None
         targets_D = self.train_path.drafter.target_ids.cpu()
-        figures.add(sample.name, logits, targets_D, sample.input_ids_T, sample.loss_mask_T, target, self.definition)
+        missing = figures.add(sample.name, logits, targets_D, sample.input_ids_T, sample.loss_mask_T, target, self.definition)
+        self.no_target = self.no_target or missing
         if figures is self.training and target is not None and sample.loss_mask_T is not None:
             mask_T = sample.loss_mask_T.bool()
             self.covered += int(torch.isin(target.full[mask_T], targets_D).sum())
             self.counted += int(mask_T.sum())
 
     def _target_tokens(self, sample: TrainingSample, captured: Captured | None) -> TargetTokens | None:
-        """The target's tokens in the trainer's own way: from the last state through the head, else as recorded."""
-        stated = self.loaded.contract.training.target_state
-        normed, by_trainer = fact(stated.normed), fact(stated.norm_applied_by_trainer)
-        if self.head is not None and sample.last_TG is not None and normed.known and by_trainer.known and self.train_path is not None:
-            norm = not normed.value and bool(by_trainer.value)
-            return self.head.tokens(sample.last_TG, self.train_path.drafter.target_ids.cpu(), norm=norm)
-        found = recorded(sample.extras.get(ARGMAX_EXTRA), sample.tokens)
+        """As ``target_tokens.of_sample``, else as the capture recorded them."""
+        found = None
+        if self.train_path is not None:
+            stated = self.loaded.contract.training.target_state
+            found = of_sample(sample, self.head, stated, self.train_path.drafter.target_ids.cpu())
         if found is None and captured is not None:
             found = recorded(captured.greedy, sample.tokens)
-        if found is None and self.no_target is None:
-            self.no_target = "neither the target's head nor its recorded argmax is at hand"
+        if found is None:
+            self.no_target = (self.no_head.message, self.no_head.fix) if self.no_head is not None else NO_TARGET
         return found
 
     def _shapes(self, sample: TrainingSample, slots: Sequence[Tensor]) -> None:
@@ -333,11 +346,3 @@ def _other_requests(rest: Sequence[Captured], besides: Captured, recipe: Sequenc
 
 def _itself(x: Tensor) -> Tensor:
     return x
-
-
-def steps_and_drafts(contract: Contract) -> tuple[int, int]:
-    """Steps to run, and drafts per round of the chain: as many as the contract claims, accepts and serves."""
-    claimed, k, served = fact(contract.training.metrics.accuracy), fact(contract.acceptance.k), fact(contract.serving.steps)
-    drafts = k.value if k.known else served.value if served.known else DEFAULT_STEPS
-    drafts = max(1, min(int(drafts), MAX_STEPS))
-    return max(drafts, min(len(claimed.value), MAX_STEPS) if claimed.known else 0), drafts
