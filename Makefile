@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow lint types unit demo-pair schemas clean
+.PHONY: demo test test-slow test-engines lint types unit demo-pair schemas clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/contract demo
@@ -14,6 +14,11 @@ test: lint types unit
 
 test-slow: $(VENV)/.slow .venv-speculators/.ready
 	$(BIN)/python -m pytest -q -m slow -p no:cacheprovider
+
+# Drafter variants through the real SGLang and vLLM on this CPU, one engine at a time; each prediction must hold.
+test-engines: $(VENV)/.test .venv-sglang/.ready .venv-vllm/.ready
+	nice -n 10 $(BIN)/python -m tools.engines sglang --python .venv-sglang/bin/python
+	nice -n 10 $(BIN)/python -m tools.engines vllm --python .venv-vllm/bin/python
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -57,5 +62,8 @@ $(VENV)/.slow: $(VENV)/.test
 	.venv-speculators/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement $<
 	touch $@
 
+.venv-sglang/.ready .venv-vllm/.ready: .venv-%/.ready: tools/engines/setup_%.sh
+	PYTHON=$(PYTHON) bash $< .venv-$*
+
 clean:
-	rm -rf $(VENV) .venv-speculators .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo build dist *.egg-info
+	rm -rf $(VENV) .venv-speculators .venv-sglang .venv-vllm .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo build dist *.egg-info
