@@ -71,6 +71,18 @@ def moved_together(d: Difference) -> str | None:
     return "rotary attention depends on differences of positions only (accepted length 1.607 with all of them one further, too)"
 
 
+_WHOLE_STREAMS: Final = frozenset({"residual", "after_injected_vision"})
+
+
+def same_stream(d: Difference) -> str | None:
+    """Vision features are injected into the stream itself; into text nothing is."""
+    if {d.stated, d.actual} == _WHOLE_STREAMS:
+        return "the stream that enters a layer holds what was injected before it (sglang 0.5.23 models/qwen3_vl.py:1240-1272)"
+    if d.ctx.value("training", "data", "modality") == "text" and "branch_only" not in (d.stated, d.actual):
+        return "nothing is injected into text"
+    return None
+
+
 UNUSED_BY_ALL: Final = {"t2d": "no engine reads it"}
 _ROUNDED: Final = "rounded to the engine's dtype"
 _WHOLE: Final[dict[Fate, str]] = {

@@ -94,7 +94,7 @@ def _compare(ctx: CheckContext, reading: EngineReading, compared: Compared) -> C
     field = next((f for f in reading.fields if f.field == compared.field), None)
     if field is None:
         return None
-    rule, name, stated = compared.rule, ".".join(compared.path), compared.stated(ctx)
+    rule, name, stated = compared.rule, compared.name, compared.stated(ctx)
     evidence: dict[str, Json] = {
         "engine": reading.reader,
         "field": field.field,

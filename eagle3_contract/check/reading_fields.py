@@ -10,7 +10,7 @@ from contract.findings import Rule
 from contract.statement import Fact
 from eagle3_contract.check.compare import same
 from eagle3_contract.check.context import CheckContext
-from eagle3_contract.check.harmless import Reason, long_enough, moved_together, no_reason, same_map, same_owner, within_window
+from eagle3_contract.check.harmless import Reason, long_enough, moved_together, no_reason, same_map, same_owner, same_stream, within_window
 from eagle3_contract.check.reading_rules import FIELD_RULES
 from eagle3_contract.drafter.names import EMBEDDING, HEAD
 from eagle3_contract.readings.reading import EngineReading
@@ -26,6 +26,7 @@ class Compared:
         required: an unknown one cannot be kept.
         applies: whether the contract gives the field a meaning; ``used``: whether the engine does.
         harmless: the reason why a difference changes no number, or None.
+        called: what the contract's side is called, where that is not the statement at ``path`` itself.
     """
 
     rule: Rule
@@ -37,6 +38,12 @@ class Compared:
     applies: Callable[[CheckContext], bool] = lambda _: True
     used: Callable[[EngineReading], bool] = lambda _: True
     harmless: Reason = no_reason
+    called: str = ""
+
+    @property
+    def name(self) -> str:
+        """What messages call the contract's side."""
+        return self.called or ".".join(self.path)
 
 
 def _at(*path: str) -> dict[str, Any]:
@@ -93,9 +100,9 @@ def _wiring(rule: str, *fields: tuple[str, str], **more: Any) -> tuple[Compared,
 
 COMPARED: Final[tuple[Compared, ...]] = (
     _row("boundaries", "hidden_states.boundaries", "hidden_states", "boundaries"),
-    _row("point", "hidden_states.point", "hidden_states", "point", required=False),
+    _row("point", "hidden_states.point", "hidden_states", "point", required=False, harmless=same_stream),
     _row("fc-applied", "fc.applied", "wiring", "fc_applied"),
-    _row("fc-count", "fc.count", "hidden_states", "boundaries", stated=_count, used=_with_fc),
+    _row("fc-count", "fc.count", "hidden_states", "boundaries", stated=_count, used=_with_fc, called="the number of states"),
     _row("fc-bias", "fc.bias", "wiring", "fc_bias"),
     _row("norms-before-fc", "norms.before_fc", "wiring", "norms_before_fc"),
     _row("norm-before-residual", "wiring.norm_before_residual", "wiring", "norm_before_residual"),
@@ -135,5 +142,5 @@ COMPARED: Final[tuple[Compared, ...]] = (
     ),
     _row("step-positions", "wiring.step_positions", "alignment", "step_positions", required=False),
     _row("step-positions", "wiring.positions_start", "alignment", "positions_start", required=False, harmless=moved_together),
-    _row("dtype", "dtype", "tensors", stated=_trained_dtype, equal=_range_kept, required=False),
+    _row("dtype", "dtype", "tensors", stated=_trained_dtype, equal=_range_kept, required=False, called="the weights' dtype"),
 )

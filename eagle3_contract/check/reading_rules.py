@@ -29,8 +29,8 @@ _TABLE: Final[tuple[tuple[str, ...], ...]] = (
         "point",
         "The engine captures the stream that training recorded",
         "recipe",
-        "SGLang's Gemma3 hands over the MLP branch without the residual (gemma3_causal.py:632-672); its Qwen3-VL captures before injected "
-        "vision features, transformers after them (SpecForge#431).",
+        "SGLang's Gemma3 hands over the MLP branch without the residual (gemma3_causal.py:632-672); its Qwen3-VL has captured before "
+        "injected vision features, transformers after them (SpecForge#431).",
         "Serve with an engine that captures this stream, or train on the stream that the engine captures.",
     ),
     (

@@ -23,6 +23,7 @@ class Case:
         change: breaks the pair before it is written; ``after`` breaks the folder afterwards.
         base: makes the clean twin, which is kept.
         exit: 1 for a violation, 2 for an unusable input, 3 for a required unknown, 0 for a warning.
+        twin: what the clean twin ends with; 3 where public sources leave a required field of the engine open.
         warns: the rule only ever warns.
         says: words that the message must hold.
         target: writes a target beside the drafter, for both twins; its path is given to the check. ``broken_target`` for the fault only.
@@ -36,6 +37,7 @@ class Case:
     after: Callable[[Path], Any] = lambda _: None
     base: Callable[[], Pair] = pair
     exit: int = 1
+    twin: int = 0
     warns: bool = False
     says: tuple[str, ...] = ()
     integrity: Integrity = Integrity.HEADERS
