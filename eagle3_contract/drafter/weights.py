@@ -72,7 +72,9 @@ class Embedding:
             raise shape_mismatch(source, name, shape, f"[V, {hidden_size}]")
         self._source, self._name, self._device, self._dtype = source, name, device, dtype
         self.size = shape[0]
-        self._is_small = shape[0] * shape[1] * dtype.itemsize <= WHOLE_TABLE_BYTES
+        # Golden rows hold the rows that occur and no table.
+        whole = not getattr(source, "row_by_row", False)
+        self._is_small = whole and shape[0] * shape[1] * dtype.itemsize <= WHOLE_TABLE_BYTES
         self._table: Tensor | None = None
 
     def rows(self, ids_L: Tensor) -> Tensor:

@@ -71,6 +71,8 @@ class GoldenRows:
 class EmbeddingRows:
     """A weight source that holds only the embedding rows of a golden file (the protocol of drafter.weights.WeightSource)."""
 
+    row_by_row: Final = True
+
     def __init__(self, golden: GoldenRows, vocab_size: int) -> None:
         self._rows = dict(golden.embedding or {})
         self._size = vocab_size
