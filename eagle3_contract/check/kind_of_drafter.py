@@ -47,11 +47,17 @@ class _Sign:
 
 
 _SIGNS: Final = (
-    _Sign("DFlash", r"dflash", ("dflash_config",)),
+    _Sign("DFlash", r"dflash", ("dflash_config", "block_size")),
     _Sign("DSpark", r"dspark", ("dspark_config", "dspark_target_layer_ids")),
     _Sign("Domino", r"domino", ("domino_config",)),
-    _Sign("P-EAGLE", r"p-?eagle", ("ptd_token_id", "pard_token", "parallel_drafting"), r"(^|\.)mask_(hidden|embedding)"),
-    _Sign("Medusa", r"medusa", ("medusa_num_heads", "medusa_num_layers"), r"^medusa_head\."),
+    _Sign(
+        "P-EAGLE",
+        r"p-?eagle",
+        ("ptd_token_id", "pard_token", "parallel_drafting"),
+        r"(^|\.)(mask_(hidden|embedding)|parallel_draft_heads\b)",
+    ),
+    _Sign("Medusa", r"medusa", ("medusa_num_heads", "medusa_num_layers"), r"(^|\.)medusa_heads?\."),
+    _Sign("EAGLE-1", r"^Eagle(?!3)\w*ForCausalLM$|ForCausalLMEagle$"),
     _Sign("MTP", r"(mtp|nextn)", (), r"(^|\.)(eh_proj|enorm|hnorm|mtp)\b"),
 )
 
@@ -100,6 +106,9 @@ def recognise(ctx: CheckContext) -> tuple[str, str] | None:
             return sign.kind, f"config.json has the key {by_key}"
         if by_tensor := next((t.name for t in ctx.drafter.tensors if re.search(sign.tensors, t.name)), None):
             return sign.kind, f"it stores {by_tensor}"
+    for setting in ctx.config.eagle("parallel_draft_step"):  # ModelOpt 0.47 writes 1 for a plain drafter
+        if isinstance(setting.value, int) and setting.value > 1:
+            return "P-EAGLE", f"{setting.key} of config.json is {setting.value}"
     if raw.get("speculators_model_type") not in (None, "eagle3"):
         return f"a speculators {raw['speculators_model_type']} drafter", "speculators_model_type says so"
     return _by_structure(ctx)
@@ -114,13 +123,15 @@ def _by_structure(ctx: CheckContext) -> tuple[str, str] | None:
     fc, query = stored.get("fc.weight"), stored.get("layers.0.self_attn.q_proj.weight") or stored.get("layers.0.self_attn.q_a_proj.weight")
     hidden = fc.shape[0] if fc is not None and len(fc.shape) == 2 else None
     wide = query is not None and len(query.shape) == 2 and hidden is not None and query.shape[1] == 2 * hidden
-    if fc is None and ctx.value("wiring", "fc_applied") is not False:
+    recipe = ctx.value("hidden_states", "boundaries")
+    one_state_straight_in = ctx.value("wiring", "fc_applied") is False and (recipe is None or len(recipe) == 1)
+    if fc is None and not one_state_straight_in:
         layers = len({n.split(".")[1] for n in stored if n.startswith("layers.")})
         if layers and layers == ctx.value("target", "layers"):
             return "the target itself", f"it has the target's {layers} layers and no fc"
         if query is not None and "layers.0.hidden_norm.weight" not in stored:
             return "a plain language model", "it has no fc and no hidden_norm"
-        return None
+        return "a drafter without fc", f"fc.weight is not stored, and nothing else joins {len(recipe) if recipe else 'several'} states"
     if hidden is not None and fc is not None and fc.shape[1] == 2 * hidden and not wide and D2T not in stored and query is not None:
         return "EAGLE-1", f"fc takes embedding and state ({fc.shape[1]} = 2 x {hidden}), the layer is a plain one and there is no d2t"
     return None

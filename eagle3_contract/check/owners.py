@@ -1,4 +1,4 @@
-"""Whose embedding and head: the wiring and the tensor list say the same, and it is possible with what is stored."""
+"""Whose tensor is used in each place: the wiring and the tensor list say the same, and it is possible with what is stored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Final
 
 from contract.findings import Check, Rule, Severity
 from eagle3_contract.check.context import CheckContext
-from eagle3_contract.drafter.names import EMBEDDING, HEAD
+from eagle3_contract.check.needed import Needed, needed
+from eagle3_contract.drafter.names import D2T, EMBEDDING, HEAD, T2D, canonical_name
+from eagle3_contract.model.names import canonical
 
 OWNER: Final = Rule(
     id="tensors.owner",
@@ -28,11 +30,61 @@ OVERRIDDEN: Final = Rule(
     "a trained or random embedding behaves differently on each (TorchSpec#38).",
     remedy="Train on the target's embedding, or serve with vLLM.",
 )
-RULES: Final = (OWNER, OVERRIDDEN)
+USED: Final = Rule(
+    id="tensors.used",
+    title="tensors says of every weight that training used it where the wiring does, and what kind of values it holds",
+    severity=Severity.ERROR,
+    dimension="weights",
+    why="`used` and `content` tell an export what may be left out, and a reader whose weights ran. An fc that is said to be the target's, "
+    "or a tensor that is said to be used and that no drafter has, describe another drafter than the wiring does.",
+    remedy="Say `used: own` for what the wiring runs on, `not_used` for what lies there unused; `content: map` is for d2t and t2d, the "
+    "target's rows are for embedding and head.",
+)
+RULES: Final = (OWNER, OVERRIDDEN, USED)
+_MAPS: Final = (D2T, T2D)
 
 
 def check_owners(ctx: CheckContext) -> Iterator[Check]:
-    """Embedding, then head."""
+    """Embedding, head, then every other tensor of the list."""
+    yield from _embedding_and_head(ctx)
+    need, clean = needed(ctx), True
+    for name in ctx.contract.tensors:
+        for part, wrong in (("used", _wrong_use(ctx, need, name)), ("content", _wrong_content(ctx, name))):
+            if wrong is not None:
+                clean = False
+                yield USED.failed(wrong, actual=ctx.value("tensors", name, part), where=ctx.place("tensors", name, part))
+    if clean:
+        yield USED.passed(f"{len(ctx.contract.tensors)} entries of tensors say what the wiring says")
+
+
+def _wrong_use(ctx: CheckContext, need: Needed, name: str) -> str | None:
+    """What is wrong with ``used`` of a tensor that is neither embedding nor head."""
+    used, stored, plain = ctx.value("tensors", name, "used"), ctx.contract.tensors[name].stored, canonical(name)
+    if used is None or plain in (EMBEDDING, HEAD):
+        return None
+    if used not in ("own", "not_used"):
+        return f"tensors says that {name} is {used}; only embedding and head can be the target's"
+    if used == "own" and not stored:
+        return f"tensors says that training used the drafter's own {name}, and that it is not stored"
+    if used == "not_used" and ((plain in need.shapes and not need.undecided) or (plain == D2T and ctx.value("vocab", "present") is True)):
+        return f"tensors says that training did not use {name}; the wiring does"
+    if used == "own" and canonical_name(name) is None:
+        return f"tensors says that training used {name}; no wiring of an EAGLE-3 drafter does"
+    return None
+
+
+def _wrong_content(ctx: CheckContext, name: str) -> str | None:
+    content, plain = ctx.value("tensors", name, "content"), canonical(name)
+    if content is None:
+        return None
+    if (content == "map") != (plain in _MAPS):
+        return f"tensors says that {name} holds {content}; {'it is a map' if plain in _MAPS else 'only d2t and t2d are maps'}"
+    if content in ("target_copy", "target_rows") and plain not in (EMBEDDING, HEAD):
+        return f"tensors says that {name} holds {content}; the target has no such rows"
+    return None
+
+
+def _embedding_and_head(ctx: CheckContext) -> Iterator[Check]:
     for name, field in ((EMBEDDING, "embedding"), (HEAD, "lm_head")):
         wiring = ctx.stated("wiring", field)
         if not wiring.known:
@@ -41,11 +93,17 @@ def check_owners(ctx: CheckContext) -> Iterator[Check]:
         spec = ctx.contract.tensors.get(name)
         used = ctx.value("tensors", name, "used") if spec is not None else None
         where = ctx.place("tensors", name, "used") if spec is not None else ctx.place("wiring", field)
-        if spec is not None and used is not None and used != wiring.value:
+        if spec is None:
+            yield OWNER.failed(
+                f"wiring.{field} says {wiring.value}, tensors has no entry for {name}: it is listed too where it is not stored",
+                expected=wiring.value,
+                where=ctx.place("tensors"),
+            )
+        elif used is not None and used != wiring.value:
             yield OWNER.failed(
                 f"wiring.{field} says {wiring.value}, tensors says that {name} is {used}", expected=wiring.value, actual=used, where=where
             )
-        elif wiring.value == "own" and spec is not None and not spec.stored:
+        elif wiring.value == "own" and not spec.stored:
             yield OWNER.failed(f"training used the drafter's own {name}, but tensors says it is not stored", expected="stored", where=where)
         else:
             yield OWNER.passed(f"{name}: training used {wiring.value}", expected=wiring.value, actual=used)

@@ -68,6 +68,7 @@ RULES: Final = (MODEL_TYPE, LAYERS, HIDDEN, VOCAB, TOKENIZER, FINGERPRINT, NAME,
 def check_target(ctx: CheckContext) -> Iterator[Check]:
     """The served target, if one was given; the name that config.json carries in any case."""
     yield from _name(ctx)
+    yield from _padding(ctx)
     facts = ctx.target
     if facts is None:
         for rule in (MODEL_TYPE, LAYERS, HIDDEN, VOCAB, TOKENIZER, FINGERPRINT):
@@ -100,6 +101,13 @@ def _fact(ctx: CheckContext, facts: TargetFacts, rule: Rule, path: tuple[str, ..
 
 def _vocab(ctx: CheckContext, facts: TargetFacts) -> Iterator[Check]:
     size, padded = ctx.value("vocab", "target_size"), ctx.value("vocab", "target_padded_size")
+    if facts.embedding_rows is not None and padded is not None and facts.embedding_rows != padded:
+        yield VOCAB.failed(
+            f"the target's embedding has {facts.embedding_rows} rows; the contract has target_padded_size {padded}",
+            expected=padded,
+            actual=facts.embedding_rows,
+            where=ctx.place("vocab", "target_padded_size"),
+        )
     for what, value in (("vocab_size", facts.vocab_size), ("rows of the embedding", facts.embedding_rows)):
         if value is None:
             if what == "vocab_size":
@@ -117,6 +125,18 @@ def _vocab(ctx: CheckContext, facts: TargetFacts) -> Iterator[Check]:
                 actual=value,
                 where=Where(file=facts.source, key="vocab_size"),
             )
+
+
+def _padding(ctx: CheckContext) -> Iterator[Check]:
+    """The padded vocabulary is no smaller than the one it pads: true of any target."""
+    size, padded = ctx.value("vocab", "target_size"), ctx.value("vocab", "target_padded_size")
+    if size is not None and padded is not None and padded < size:
+        yield VOCAB.failed(
+            f"the contract has target_padded_size {padded} below target_size {size}",
+            expected=f"at least {size}",
+            actual=padded,
+            where=ctx.place("vocab", "target_padded_size"),
+        )
 
 
 def _name(ctx: CheckContext) -> Iterator[Check]:

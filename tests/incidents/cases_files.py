@@ -34,6 +34,10 @@ def list_as(name: str, shape: tuple[int, ...], **more: Any) -> Any:
     return setting(f"contract.tensors:{name}", entry)
 
 
+def stating(name: str, part: str, value: str) -> Any:
+    return lambda p: p.contract["tensors"][name].update({part: value})
+
+
 def golden_rows() -> Pair:
     made = pair()
     made.contract["golden"] = {"file": "golden/golden.safetensors", "produced_by": "trainer"}
@@ -106,6 +110,11 @@ def normed_states() -> Pair:
     return pair(tiny(norms_before_fc=(NormBeforeFc.FC_NORM,), feedback=Feedback.POST_NORM), dialect="layers")
 
 
+def without_fc(p: Pair) -> None:
+    p.contract["tensors"].pop("fc.weight")
+    p.contract["wiring"]["fc_applied"] = False
+
+
 KINDS = (
     ("DFlash", setting("config.architectures", ["DFlashDraftModel"])),
     ("DFlash", setting("config.dflash_config", {"target_layer_ids": [1, 9], "block_size": 16})),
@@ -113,6 +122,14 @@ KINDS = (
     ("Domino", setting("config.architectures", ["DominoDraftModel"])),
     ("P-EAGLE", setting("config.architectures", ["PEagleDraftModel"])),
     ("P-EAGLE", setting("config.parallel_drafting", True)),
+    ("P-EAGLE", setting("config.eagle_config.parallel_draft_step", 4)),
+    ("P-EAGLE", add("parallel_draft_heads.medusa_heads.0.0.linear.weight", (32, 32))),
+    ("DFlash", both(setting("config.target_layer_ids", [1, 3, 4]), setting("config.block_size", 16))),
+    ("Medusa", add("medusa_heads.0.0.linear.weight", (32, 32))),
+    ("EAGLE-1", setting("config.architectures", ["LlamaForCausalLMEagle"])),
+    ("EAGLE-1", setting("config.architectures", ["EagleLlamaForCausalLM"])),
+    ("a drafter without fc", drop("fc.weight")),
+    ("a drafter without fc", both(drop("fc.weight"), without_fc)),
     ("Medusa", add("medusa_head.0.0.linear.weight", (32, 32))),
     ("MTP", setting("config.architectures", ["DeepseekV3ForCausalLMNextN"])),
     ("MTP", both(add("eh_proj.weight", (32, 64)), add("enorm.weight", (32,)))),
@@ -191,6 +208,34 @@ CASES = (
         says=("midlayer.hidden_norm",),
     ),
     Case(name="prefixed-twin", rule="tensors.named-twice", change=add("model.norm.weight", (32,))),
+    Case(
+        name="embedding-not-listed",
+        rule="tensors.owner",
+        change=lambda p: p.contract["tensors"].pop("embed_tokens.weight"),
+        says=("no entry for embed_tokens.weight",),
+    ),
+    *(
+        Case(name=f"used-{name}-{used}", rule="tensors.used", change=stating(name, "used", used), says=(name,))
+        for name, used in (("fc.weight", "target"), ("fc.weight", "not_used"), ("norm.weight", "tied_to_own"), ("d2t", "not_used"))
+    ),
+    *(
+        Case(name=f"content-{name}-{content}", rule="tensors.used", change=stating(name, "content", content), says=(name,))
+        for name, content in (("fc.weight", "map"), ("fc.weight", "target_copy"), ("t2d", "independent"), ("lm_head.weight", "map"))
+    ),
+    Case(
+        name="used-though-no-drafter-has-it",
+        rule="tensors.used",
+        change=both(add("adapter.weight", (4, 4)), list_as("adapter.weight", (4, 4))),
+        says=("adapter.weight",),
+    ),
+    Case(
+        name="used-though-not-stored",
+        rule="tensors.used",
+        change=both(
+            drop("t2d"), setting("contract.tensors:t2d", {"shape": [96], "dtype": "bool", "stored": False, "used": "own", "content": "map"})
+        ),
+        says=("not stored",),
+    ),
     Case(
         name="listed-shape",
         rule="tensors.shape",

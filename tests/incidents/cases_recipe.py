@@ -281,6 +281,15 @@ CASES = (
         target=target(vocab_size=128),
         change=setting("contract.vocab.target_padded_size", 96),
     ),
+    Case(name="padded-below-its-size", rule="target.vocab-size", change=setting("contract.vocab.target_padded_size", 95), says=("below",)),
+    Case(
+        name="padding-that-the-target-has-not",
+        rule="target.vocab-size",
+        base=with_target_rows,
+        target=target_folder,
+        change=setting("contract.vocab.target_padded_size", 97),
+        says=("96 rows", "97"),
+    ),
     Case(
         name="another-tokenizer",
         rule="target.tokenizer",
