@@ -16,6 +16,7 @@ from eagle3_contract.model.states import FINAL_NORM, Recipe, State, recipe_text,
 from eagle3_contract.trainers.measure import Answer
 from eagle3_contract.trainers.reading import BOUNDARIES, Candidate
 from eagle3_contract.trainers.sample import TrainingSample
+from eagle3_contract.trainers.sample_formats.neutral import FORMAT as NEUTRAL
 
 STORED: Final = "training.samples.states"
 _LAST: Final = "training.target_state"
@@ -109,6 +110,10 @@ def _all_of_them(ledger: Ledger, found: Measurement, candidates: Sequence[Candid
             )
         ledger.measure(BOUNDARIES, found.recipe, note + (f"; {meant}" if meant else ""), where=where)
         return
+    named = found.held[0].boundaries
+    if named is not None and not _excluded(found, named):
+        _named_by_the_samples(ledger, named, candidates if declared else ())
+        return
     stated = ledger.facts.get(BOUNDARIES)
     if stated is not None and stated.known and _excluded(found, tuple(stated.value)):
         ledger.contradict(BOUNDARIES, stated, found.text, found.how, where=where)
@@ -126,6 +131,18 @@ def _all_of_them(ledger: Ledger, found: Measurement, candidates: Sequence[Candid
             f"({found.how})"
         )
         ledger.checks.append(CONTRADICTION.failed(text, expected=[list(c.recipe) for c in candidates], actual=found.text, where=where))
+
+
+def _named_by_the_samples(ledger: Ledger, named: Recipe, candidates: Sequence[Candidate]) -> None:
+    """Samples that name their states (the neutral format): whoever wrote them knew, but it was not measured."""
+    before, note = ledger.facts.get(BOUNDARIES), "metadata of the samples, every stored state in stored order"
+    if before is not None and before.known and before.value != list(named):
+        ledger.contradict(BOUNDARIES, before, list(named), note)
+    elif candidates and named not in [c.recipe for c in candidates]:
+        means = " or ".join(recipe_text(c.recipe) for c in candidates)
+        text = f"{BOUNDARIES}: the config means {means}, the samples say that they store {recipe_text(named)}"
+        ledger.checks.append(CONTRADICTION.failed(text, expected=[list(c.recipe) for c in candidates], actual=list(named)))
+    ledger.fill(BOUNDARIES, named, "declared", note)
 
 
 def _excluded(found: Measurement, recipe: Recipe) -> bool:
@@ -183,6 +200,8 @@ def state_last(ledger: Ledger, found: Measurement) -> None:
         _named_last(ledger, last.state, found)
     elif last.normed is not None and last.normed.answer is not Answer.UNDECIDED:
         _state_normed(ledger, last.normed.answer is Answer.YES, last.normed.text, found)
+    elif found.held[0].format == NEUTRAL and found.held[0].last is not None:
+        _said_last(ledger, found.held[0].last)
     _applied(ledger)
     _seed(ledger, found, last)
 
@@ -207,6 +226,14 @@ def _named_last(ledger: Ledger, state: State, found: Measurement) -> None:
             where=Where(file=found.held[0].file, key=f"{_LAST}.boundary"),
         )
     )
+
+
+def _said_last(ledger: Ledger, state: State) -> None:
+    """What the metadata of neutral samples say of their last state."""
+    note = "metadata of the samples"
+    ledger.know(f"{_LAST}.normed", state == FINAL_NORM, "declared", note)
+    if state != FINAL_NORM:
+        ledger.know(f"{_LAST}.boundary", state, "declared", note)
 
 
 def _state_normed(ledger: Ledger, normed: bool, note: str, found: Measurement) -> None:

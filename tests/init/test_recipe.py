@@ -11,7 +11,7 @@ from factory import tiny
 from contract.findings import ExitCode
 from eagle3_contract.engines.target import Target
 from eagle3_contract.model.wiring import Owner
-from tests.init.scene import drafter, fused, list_of_states, run, speculators_config
+from tests.init.scene import drafter, fused, list_of_states, neutral, run, speculators_config
 
 SPECFORGE = ("aux_hidden_state", "hidden_state")
 MODELOPT = ("aux_hidden_states", "hidden_states")
@@ -191,3 +191,39 @@ def test_the_dump_config_of_early_speculators_names_its_layers(tmp_path: Path) -
     )
     ran = run(place, settings={"target.layers": "8"})
     assert ran.value("hidden_states.boundaries") == [3, 5, 6]
+
+
+def test_samples_that_name_their_states_are_believed_until_measured(tmp_path: Path, target: Target, target_dir: Path) -> None:
+    samples = neutral(tmp_path / "s", target, (3, 5, 6))
+    place = drafter(tmp_path / "d")
+    said = run(place, samples=str(samples), settings={"target.layers": "8"})
+    assert (said.value("hidden_states.boundaries"), said.fact("hidden_states.boundaries").evidence) == ([3, 5, 6], "declared")
+    assert (said.value("training.target_state.normed"), said.fact("training.target_state.normed").evidence) == (True, "declared")
+    measured = run(place, samples=str(samples), target=str(target_dir))
+    assert (measured.value("hidden_states.boundaries"), measured.fact("hidden_states.boundaries").evidence) == ([3, 5, 6], "measured")
+    against = run(drafter(tmp_path / "e", ids=(2, 5, 6)), samples=str(samples), settings={"target.layers": "8"})
+    assert any("the samples say that they store [3, 5, 6]" in c.message for c in against.failed("init.contradiction"))
+
+
+def test_a_state_that_is_stored_twice_is_noted(tmp_path: Path, target: Target, target_dir: Path) -> None:
+    samples = neutral(tmp_path / "s", target, (2, 4, 4), named=False)
+    ran = run(drafter(tmp_path / "d"), samples=str(samples), target=str(target_dir))
+    assert any(c.rule == "init.note" and "stored states 1 and 2 are equal" in c.message for c in ran.report.checks)
+    assert ran.value("hidden_states.boundaries") == [2, 4, 4]
+
+
+def test_the_table_alone_excludes_what_the_first_state_is_not(tmp_path: Path, target: Target, target_dir: Path) -> None:
+    """A target folder whose config says another number of layers cannot be run, and its embedding still tells."""
+    import json
+    import shutil
+
+    broken = tmp_path / "target"
+    shutil.copytree(target_dir, broken)
+    tree = json.loads((broken / "config.json").read_text())
+    (broken / "config.json").write_text(json.dumps(tree | {"model_type": "nobody_knows", "architectures": ["Nobody"]}))
+    samples = neutral(tmp_path / "s", target, (2, 4, 5), named=False)
+    ran = run(drafter(tmp_path / "d", ids=(0, 4, 5)), samples=str(samples), target=str(broken))
+    assert any(c.rule == "init.not-compared" and "was not run" in c.message for c in ran.report.checks)
+    reason = str(ran.fact("hidden_states.boundaries").reason)
+    assert "[1, 5, 6]" in reason
+    assert "[0, 4, 5]" not in reason
