@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -58,8 +57,9 @@ def measuring(
 
 
 def _absolute(plan: Plan) -> Plan:
-    target = None if plan.target is None else os.path.abspath(plan.target)
-    return replace(plan, spec=os.path.abspath(plan.spec), root=os.path.abspath(plan.root), target=target)
+    # Not abspath: it would also take `..` out, which leads elsewhere behind a link, and the files' names would not begin with it.
+    spec, root, target = (None if p is None else str(Path(p).absolute()) for p in (plan.spec, plan.root, plan.target))
+    return replace(plan, spec=str(spec), root=str(root), target=target)
 
 
 def _run(plan: Plan, loaded: LoadedContract, measurer: Measurer) -> str:
