@@ -27,6 +27,8 @@ def say_error(error: UserError) -> None:
     checks = checks_of(error)
     for check in checks[:SHOWN_PROBLEMS]:
         place = f"{check.where}: " if check.where is not None and str(check.where) else ""
+        if place and check.message.startswith((place, place.removesuffix(": ") + " ")):
+            place = ""  # the message begins with it
         say(f"error: {place}{check.message} [{check.rule}], fix: {check.fix}")
     if len(checks) > SHOWN_PROBLEMS:
         say(f"error: {len(checks) - SHOWN_PROBLEMS} more problems, fix: see --format json")

@@ -151,7 +151,9 @@ def _check_values(place: Path, inputs: DraftInputs) -> None:
             f"Give rotary positions from 0 to {MAX_POSITION - 1}.",
         )
     finite_T = inputs.hidden_states.isfinite().all(dim=1)
+    finite_T[-1:] = True  # the state of a document's last token pairs with no token
     if documents is not None:
+        finite_T[:-1] |= documents[:-1] != documents[1:]
         finite_T |= documents == -1
     if not bool(finite_T.all()):
         row = int((~finite_T).nonzero()[0, 0])

@@ -69,6 +69,19 @@ def test_padding_may_hold_anything(tmp_path: Path) -> None:
     assert all(torch.equal(plain[name].nan_to_num(), padded[name].nan_to_num()) for name in plain)
 
 
+@pytest.mark.parametrize(("extra", "last"), [({}, [10]), (FULL, [4, 8])], ids=["plain", "documents"])
+def test_state_of_a_documents_last_token_is_fed_to_nobody(tmp_path: Path, extra: dict[str, Tensor], last: list[int]) -> None:
+    states = inputs_for(SMALL).states.clone()
+    states[last] = float("nan")
+    plain = _draft(tmp_path, _inputs(**extra), steps=2)
+    (tmp_path / "marked").mkdir()
+    marked = _draft(tmp_path / "marked", _inputs(hidden_states=states, **extra), steps=2)
+    assert all(torch.equal(plain[name].nan_to_num(), marked[name].nan_to_num()) for name in plain)
+    states[last[0] - 1] = float("nan")
+    with pytest.raises(InputRejected, match=f"not finite at token {last[0] - 1}"):
+        _draft(tmp_path / "marked", _inputs(hidden_states=states, **extra), steps=2)
+
+
 def test_the_target_gives_its_embedding(tmp_path: Path) -> None:
     save_file(_inputs(), tmp_path / "in.safetensors")
     wiring = small(embedding=Owner.TARGET)
