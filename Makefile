@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow test-engines lint types unit demo-pair schemas clean
+.PHONY: demo test test-slow test-engines lint types unit fuzz mutate demo-pair schemas clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/contract demo
@@ -29,6 +29,14 @@ types: $(VENV)/.test
 
 unit: $(VENV)/.test
 	$(BIN)/python -m pytest -q -m "not slow" -n 2
+
+# Coverage guided where Atheris is installed, at random otherwise; FUZZ_SECONDS for each of seven targets.
+FUZZ_SECONDS ?= 20
+fuzz: $(VENV)/.test
+	$(BIN)/python -m tools.fuzz --seconds $(FUZZ_SECONDS)
+
+mutate: $(VENV)/.test
+	$(BIN)/python -m tools.mutate
 
 demo-pair: $(VENV)/.test
 	$(BIN)/python -m tools.demo_pair --out .demo/pair

@@ -90,11 +90,14 @@ def record(outcome: Outcome, times: Mapping[str, Sequence[float]]) -> None:
         outcome.figure(name, median(seconds) * 1000, "ms")
 
 
-def child_seconds(argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> tuple[float, int]:
-    """Wall seconds of a whole process, and its exit code. What it prints is thrown away."""
+def child_seconds(argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> tuple[float, float, int]:
+    """Wall seconds and processor seconds of a whole process, and its exit code. What it prints is thrown away."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     done = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=None if env is None else dict(env), check=False)
-    return time.perf_counter() - start, done.returncode
+    wall = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.returncode
 
 
 def child_json(code: str, *arguments: str) -> Any:

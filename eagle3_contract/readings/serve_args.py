@@ -56,9 +56,17 @@ def parse_serve_args(engine: str, text: str) -> dict[str, Any]:
         InputRejected: the file cannot be read.
     """
     name = re.split(r"\[|==", engine, maxsplit=1)[0].lower()
-    if text.strip() and not any(c.isspace() for c in text.strip()) and Path(text.strip()).is_file():
+    if text.strip() and not any(c.isspace() for c in text.strip()) and _is_file(text.strip()):
         text = command_of_file(text.strip(), name)
     return flags_of(name, _words(text))
+
+
+def _is_file(text: str) -> bool:
+    """Whether a word names a regular file; one that no file can be called (too long, NUL) does not."""
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _words(text: str) -> list[str]:
