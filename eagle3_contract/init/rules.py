@@ -80,6 +80,11 @@ TRAINING_STATE: Final = _rule(
     "A training state is not served. The contract states what it says of the training.",
     "Export the drafter, and run `contract init` on the export with the answers of this contract.", severity=Severity.WARNING,
 )  # fmt: skip
+ELSEWHERE: Final = _rule(
+    "written-elsewhere", "The contract lies beside its drafter, or above it", "files",
+    "A contract names no folder outside of its own, so that one that came with a download cannot point anywhere else.",
+    "Write the contract into the drafter's folder.", severity=Severity.WARNING,
+)  # fmt: skip
 UNKNOWN_FIELD: Final = _rule(
     "unknown-field", "Answers are given to fields that exist", "contract",
     "A misspelt answer would be lost.", "Correct the path.",
@@ -90,5 +95,5 @@ BAD_ANSWER: Final = _rule(
 )  # fmt: skip
 RULES: Final = (
     OPEN, NOT_KNOWN, CONTRADICTION, LAST_STATE, OTHER_TARGET, VOCAB, COVERAGE, HEAD_ROWS, SAMPLES, NOTE, NOT_COMPARED, WRITTEN,
-    TRAINING_STATE, UNKNOWN_FIELD, BAD_ANSWER,
+    TRAINING_STATE, ELSEWHERE, UNKNOWN_FIELD, BAD_ANSWER,
 )  # fmt: skip

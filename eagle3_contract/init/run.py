@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from contract import __version__
 from contract.errors import UserError
@@ -23,27 +23,24 @@ from contract.requests import InitRequest
 from eagle3_contract.drafter.names import EMBEDDING
 from eagle3_contract.init.answers import read_answers
 from eagle3_contract.init.files import list_files
+from eagle3_contract.init.golden import keep_golden, make_golden
 from eagle3_contract.init.ledger import Ledger
 from eagle3_contract.init.questions import questions
-from eagle3_contract.init.rules import NOT_COMPARED, NOTE, TRAINING_STATE, WRITTEN
+from eagle3_contract.init.rules import ELSEWHERE, NOT_COMPARED, NOTE, TRAINING_STATE, WRITTEN
 from eagle3_contract.init.run_files import read_run_files
 from eagle3_contract.init.surroundings import state_config, state_dtype, state_rest
 from eagle3_contract.init.target import OpenTarget, open_target, state_target, target_dtype
 from eagle3_contract.init.tree import contract_tree, tensor_tree
 from eagle3_contract.init.vocab import read_maps, state_vocab
 from eagle3_contract.init.writing import write_contract
+from eagle3_contract.model.load import load_contract
 from eagle3_contract.model.load_view import TRAINING_STATE as TRAINING_STATE_FILE
 from eagle3_contract.model.load_view import LoadedView, open_view
 from eagle3_contract.model.names import canonical
-from eagle3_contract.model.wiring import Owner, Reading
+from eagle3_contract.model.wiring import Reading
+from eagle3_contract.stamp.read import Stamp, read_stamp
 from eagle3_contract.trainers.base import Trainer, choose
 from eagle3_contract.trainers.reading import BOUNDARIES, TargetFacts, TrainingReading
-
-GOLDEN: Final = "golden.safetensors"
-CONTRACT: Final = "contract"
-"""The usual name of a contract file; golden rows of another one carry its name, so that two contracts can lie in one folder."""
-GOLDEN_FOLDER: Final = "golden"
-"""Golden rows of a contract that lies in the drafter's folder go below it: engines load every safetensors file of a folder."""
 
 
 def init(request: InitRequest, *, limits: Limits = DEFAULT_LIMITS) -> Report:
@@ -79,6 +76,7 @@ class _Init:
     limits: Limits
     ledger: Ledger = field(default_factory=Ledger)
     target: OpenTarget | None = None
+    stamp: Stamp | None = None
     loaded: LoadedView = field(init=False)
     trainer: Trainer = field(init=False)
     reading: TrainingReading = field(init=False)
@@ -96,11 +94,19 @@ class _Init:
     def out(self) -> Path:
         return Path(self.request.out)
 
+    @property
+    def home(self) -> Path:
+        """The folder that the contract's paths start from: its own, or the drafter's where that lies elsewhere. A contract names nothing
+        outside of its folder, so such a one is to be put beside the drafter."""
+        inside = self.drafter.resolve().is_relative_to(self.out.parent.resolve())
+        return self.out.parent if inside else self.drafter
+
     def collect(self) -> None:
         """Everything that files say without samples being read."""
         request, ledger = self.request, self.ledger
-        for path, fact in read_answers(request.settings).items():
-            ledger.facts[path] = fact
+        answers = read_answers(request.settings)
+        self._stamped()
+        ledger.facts |= answers
         self.loaded = open_view(request.drafter, allow_pickle=request.allow_pickle, limits=self.limits)
         if request.target is not None:
             self.target = open_target(request.target, limits=self.limits)
@@ -117,6 +123,13 @@ class _Init:
         sources = read_maps(ledger, self.loaded.tensors, self._folders(), allow_pickle=request.allow_pickle, limits=self.limits)
         verdict = state_vocab(ledger, sources)
         self.targets = None if verdict is None else verdict.targets
+
+    def _stamped(self) -> None:
+        """What the trainer itself declared when it saved the drafter; an answer of the user replaces it."""
+        self.stamp = read_stamp(self.drafter, limits=self.limits)
+        if self.stamp is not None:
+            self.ledger.facts |= self.stamp.facts
+            self.ledger.checks += self.stamp.checks
 
     def _held_against(self, answered: dict[str, Any]) -> None:
         """Answers about the target against the target itself."""
@@ -207,10 +220,11 @@ class _Init:
     def write(self) -> None:
         """Golden rows where they can be made, the contract, and the static check of what was written."""
         reading = self._resolved()
-        golden = self._golden(reading)
+        stamped = None if self.stamp is None else keep_golden(self.home, self.drafter, self.stamp)
+        golden = stamped or self._golden(reading)
         self._files(golden)
         tensors = tensor_tree(self.ledger, self.loaded.tensors, reading, None if self.target is None else target_dtype(self.target))
-        produced = None if golden is None else {"file": golden, "produced_by": "tool"}
+        produced = None if golden is None else {"file": golden, "produced_by": "trainer" if stamped else "tool"}
         self.checks += write_contract(self.out, self.ledger, partial(contract_tree, golden=produced, tensors=tensors), self._head())
         self.checks += self.ledger.checks
         # After writing: what no field could hold has become unknown by now.
@@ -228,33 +242,24 @@ class _Init:
             return None
 
     def _golden(self, reading: Reading | None) -> str | None:
-        known, picked = self.ledger.is_known(BOUNDARIES) and self.ledger.is_known("training.rollout"), self.measured.picked
-        if reading is None or not known or picked is None or self.measured.ground is None:
+        """Golden rows of the tool, where everything that a forward needs is known."""
+        known, measured = self.ledger.is_known(BOUNDARIES) and self.ledger.is_known("training.rollout"), self.measured
+        if reading is None or not known or measured.picked is None or measured.ground is None:
             return None
-        if reading.wiring.lm_head in (Owner.TARGET, Owner.TIED_TO_TARGET):
-            return None  # golden rows hold no head
-        from eagle3_contract.golden.make import make_rows
-
-        beside = self.out.parent.resolve() == self.drafter.resolve()
-        name = GOLDEN if self.out.stem == CONTRACT else f"{self.out.stem}.{GOLDEN}"
-        name = f"{GOLDEN_FOLDER}/{name}" if beside else name
-        ground, place = self.measured.ground, self.out.parent / name
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            make_rows(place, reading, ground.held[0], picked, ground.source, ground.target)
-        except (UserError, OSError) as error:
-            self.checks.append(NOT_COMPARED.failed(f"no golden rows were made: {error}"))
+            return make_golden(self.out, self.home, self.drafter, reading, measured.ground, measured.picked)
+        except UserError as error:
+            self.checks.append(NOT_COMPARED.failed(f"no golden rows were made: {error.message}", fix=error.fix))
             return None
-        return name
 
     def _files(self, golden: str | None) -> None:
         from eagle3_contract.init.samples import state_samples
 
         ledger = self.ledger
-        state_samples(ledger, self.measured.scan, self.out.parent)
-        relative = os.path.relpath(self.drafter.resolve(), self.out.parent.resolve())
+        state_samples(ledger, self.measured.scan, self.home)
+        relative = os.path.relpath(self.drafter.resolve(), self.home.resolve())
         ledger.know("drafter.path", relative, "measured", "where the drafter lies")
-        accounted = {self.out.resolve()} | ({(self.out.parent / golden).resolve()} if golden else set())
+        accounted = {self.out.resolve()} | ({(self.home / golden).resolve()} if golden else set())
         scan = self.measured.scan
         if scan is not None:
             accounted |= {(scan.root / name).resolve() for name in ledger.value("training.samples.manifest") or ()}
@@ -274,11 +279,16 @@ class _Init:
         if (self.drafter / TRAINING_STATE_FILE).is_file():
             yield TRAINING_STATE.failed(f"{self.drafter} is a training state, which no engine loads", where=Where(file=str(self.drafter)))
             return
-        from eagle3_contract.check.run import check_spec
+        from eagle3_contract.check.run import check_loaded
 
-        report = check_spec(self.out, target=self.request.target, allow_pickle=self.request.allow_pickle, limits=self.limits)
+        loaded = load_contract(self.out, limits=self.limits)
+        if self.home != self.out.parent:
+            text = f"the contract names its drafter as its own folder: put {self.out} beside the drafter in {self.drafter}"
+            yield ELSEWHERE.failed(text, where=Where(file=str(self.out)), fix=f"Write it there: -o {self.drafter}/contract.yaml.")
+            loaded = replace(loaded, path=self.home / self.out.name)
+        found = check_loaded(loaded, target=self.request.target, allow_pickle=self.request.allow_pickle, limits=self.limits)
         told = {"contract.arithmetic-known", "contract.unknown-statements", "recipe.known"}
-        for check in report.checks:
+        for check in found:
             undecided = check.status is Status.UNKNOWN and not check.rejected
             if not (undecided and check.rule in told):
                 yield replace(check, required=False) if undecided else check
