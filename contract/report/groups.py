@@ -9,7 +9,6 @@ from typing import Final
 from contract.findings import Check, ExitCode, Severity, Status
 from contract.reporting import Report
 
-
 WRITES: Final = "init"
 """The command that writes a contract: its findings are about what is to be stated, not about a contract that exists."""
 

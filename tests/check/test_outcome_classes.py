@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from factory import Pair, Tensor, pair, tiny
+from incidents.cases_recipe import target
 
 from contract.findings import Check, Status
 from eagle3_contract.check.consequences import FIGURES, figure_for
 from eagle3_contract.check.reading import RULES
 from eagle3_contract.check.run import check_spec
 from eagle3_contract.model.wiring import Owner
-from incidents.cases_recipe import target
 
 SGLANG = "sglang==0.5.23"
 LLAMA = {"architectures": ["LlamaForCausalLM"], "max_position_embeddings": 256}

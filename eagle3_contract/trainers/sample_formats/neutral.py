@@ -57,7 +57,7 @@ def read_neutral(tensors: Mapping[str, TensorRef], metadata: Mapping[str, str], 
     boundaries = _recipe(metadata, len(states), file)
     if "dtype" in metadata and metadata["dtype"] != str(stored.dtype).removeprefix("torch."):
         raise rejected("dtype", f"dtype says {metadata['dtype']!r}, the states are {stored.dtype}", file, _FIX)
-    optional = {key: load_tensor(tensors[key]) for key in ("loss_mask", "last_hidden_state", "document_ids", "target_argmax") if key in tensors}
+    optional = {key: load_tensor(ref) for key, ref in tensors.items() if key not in ("input_ids", "states")}
     last = state_rows(optional["last_hidden_state"], "last_hidden_state", len(ids), file) if "last_hidden_state" in optional else None
     if last is not None and last.shape[1] != width:
         raise rejected("shape", f"last_hidden_state is {last.shape[1]} wide, the states are {width}", file, _FIX)
