@@ -38,7 +38,15 @@ def test_read(run_line: Run, kind: FakeKind) -> None:
 def test_verify(run_line: Run, kind: FakeKind, spec: str) -> None:
     kind.result = report(passed=1)
     run_line("verify", spec, "--samples", "s", "--capture", "b", "--target", "t", "--fail-fast", "--allow-pickle", "--device", "cpu")
-    assert kind.asked == VerifyRequest(spec="c.yaml", samples="s", capture="b", target="t", fail_fast=True, allow_pickle=True, device="cpu")
+    assert kind.asked == VerifyRequest(
+        spec="c.yaml", samples="s", capture="b", target="t", fail_fast=True, allow_pickle=True, device="cpu", workers=None
+    )
+
+
+def test_verify_many(run_line: Run, kind: FakeKind, spec: str) -> None:
+    kind.result = report(passed=1)
+    run_line("verify", spec, "--workers", "3", "--resume", "j", "--executor", "ray")
+    assert kind.asked == VerifyRequest(spec="c.yaml", workers=3, resume="j", executor="ray")
 
 
 @pytest.mark.parametrize(
@@ -54,6 +62,9 @@ def test_verify(run_line: Run, kind: FakeKind, spec: str) -> None:
         ("check", "c.yaml", "--serve-args", "sglang==0.5.23"),
         ("check", "c.yaml", "--serve-args", "sglang=a", "--serve-args", "sglang=b"),
         ("verify", "c.yaml", "--capture", "b", "--engine", "vllm"),
+        ("verify", "c.yaml", "--capture", "b", "--workers", "2"),
+        ("verify", "c.yaml", "--engine", "vllm", "--resume", "j"),
+        ("verify", "c.yaml", "--workers", "0"),
         ("read", "d"),
         ("nonsense",),
         ("capture", "c.yaml"),
