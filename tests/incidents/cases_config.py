@@ -208,7 +208,6 @@ CASES = (
         base=small,
         change=lambda p: setattr(p.tensors["fc.weight"], "values", p.tensors["fc.weight"].values * np.float32(1e-40)),
         integrity=Integrity.VALUES,
-        exit=0,
     ),
     Case(
         name="arithmetic-unknown",
