@@ -34,6 +34,7 @@ from eagle3_contract.check.rope import check_rope
 from eagle3_contract.check.statements import check_statements
 from eagle3_contract.check.target import check_target
 from eagle3_contract.check.tensors import check_tensors
+from eagle3_contract.check.training_state import check_training_state
 from eagle3_contract.check.unread_keys import check_unread_keys
 from eagle3_contract.check.vocab_map import check_vocab_map
 from eagle3_contract.check.weights import check_weights
@@ -64,6 +65,7 @@ ALL: Final[tuple[RuleSet, ...]] = (
     check_content,
     check_target,
     check_pairing,
+    check_training_state,
     check_statements,
 )
 

@@ -118,6 +118,14 @@ def q_proj_only(p: Pair) -> None:
 
 CASES = (
     Case(
+        name="last-state-one-layer-early",
+        rule="training.last-state",
+        change=setting("contract.training.target_state.boundary", 7),
+        exit=0,
+        warns=True,
+        says=("boundary 7", "8 layers"),
+    ),
+    Case(
         name="head-without-ids-on-vllm",
         rule="reading.boundaries",
         base=llama_70b,
