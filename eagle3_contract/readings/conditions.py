@@ -164,7 +164,8 @@ _FACTOR = re.compile(r"(\*|//)")
 
 def total(expression: str, scope: Scope) -> Any:
     """A sum of products of symbols and whole numbers: ``NH*D``, ``N//2``, ``STEPS+1``. UNKNOWN if a symbol is; no other syntax."""
-    result, at = 0, 0
+    result: float = 0
+    at = 0
     while at < len(expression):
         match = _TERM.match(expression, at)
         if match is None:
@@ -174,7 +175,8 @@ def total(expression: str, scope: Scope) -> Any:
             return UNKNOWN
         result += -product if match["sign"] == "-" else product
         at = match.end()
-    return result
+    # A float factor (rope's) times a whole number is a whole number wherever it can be.
+    return int(result) if isinstance(result, float) and result.is_integer() else result
 
 
 def _product(term: str, scope: Scope) -> Any:

@@ -198,6 +198,21 @@ def _derive(config: DraftConfig) -> None:
     config.defaults = defaults
 
 
+STRETCHED = ("llama3", "yarn", "longrope")
+"""Rope types that know an original length (transformers 5.19.0 modeling_rope_utils.py:813-820)."""
+
+
+def _original(config: DraftConfig, rope: dict[str, Any]) -> None:
+    """The original length: a key beside the rope parameters wins over one inside; without either it is max_position_embeddings."""
+    name, length = "original_max_position_embeddings", "max_position_embeddings"
+    if name in config.values:
+        rope[name] = config.values[name]
+        config.keys[f"rope_parameters.{name}"] = config.key(name)
+    elif name not in rope:
+        rope[name] = config.values.get(length, config.defaults.get(length))
+        config.keys[f"rope_parameters.{name}"] = config.key(length)
+
+
 def _rope(config: DraftConfig, rope_parameters: bool) -> None:
     """One ``rope_parameters`` with rope_theta and rope_type in it, as transformers standardises it."""
     values = config.values
@@ -213,6 +228,8 @@ def _rope(config: DraftConfig, rope_parameters: bool) -> None:
     if "rope_type" not in rope and "type" in rope:
         rope["rope_type"] = rope["type"]
         config.keys["rope_parameters.rope_type"] = config.keys["rope_parameters.type"]
+    if rope_parameters and rope.get("rope_type") in STRETCHED:
+        _original(config, rope)
     values["rope_parameters"] = rope
     config.origins["rope_parameters"] = Origin.KEY if rope else Origin.DEFAULT
     config.keys["rope_parameters"] = config.key(holder)

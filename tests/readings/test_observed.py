@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -93,6 +94,18 @@ def wiring_differences(row: dict[str, Any], reading: EngineReading) -> list[str]
     return found
 
 
+def _table_rows(rope: dict[str, Any]) -> int:
+    """Rows of a yarn table: counted, or (in records that did not count) the module's length before stretching times the factor of the
+    candidate that its cosines equal. Of the other types the module's own length, which it does not stretch."""
+    if ROPE_CLASSES[rope["class"]] != "yarn":
+        return int(rope["max_position"])
+    if "table_rows" in rope:
+        return int(rope["table_rows"])
+    factor = re.match(r"yarn factor=(\d+)", rope["cache_equals"][0])
+    assert factor is not None
+    return int(rope["max_position"]) * int(factor[1])
+
+
 def rope_differences(row: dict[str, Any], reading: EngineReading) -> list[str]:
     rope = row["observed"].get("rope")
     if not rope:
@@ -100,7 +113,7 @@ def rope_differences(row: dict[str, Any], reading: EngineReading) -> list[str]:
     pairs = {
         "rope.theta": rope["base"],
         "rope.rotary_dim": rope["rotary_dim"],
-        "rope.table_length": rope["max_position"],
+        "rope.table_length": _table_rows(rope),
         "rope.interleaved": not rope["neox"],
         "rope.type": ROPE_CLASSES[rope["class"]],
     }

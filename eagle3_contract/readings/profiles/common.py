@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from eagle3_contract.readings.conditions import absent, equal, every, one_of, unlike
-from eagle3_contract.readings.rules import Fate, Guard, Hit, Key, Load, Param, Phase, Rule, default, fixed
+from eagle3_contract.readings.conditions import Test as Check
+from eagle3_contract.readings.conditions import absent, equal, every, one_of, present, unlike
+from eagle3_contract.readings.rules import Fate, Guard, Hit, Key, Load, Param, Phase, Rule, Value, default, fixed
 
 SYMBOLS = {
     "H": "field:hidden_size",
@@ -24,6 +25,7 @@ SYMBOLS = {
     "CTX": "field:serve.context_length",
     "MAXPOS": "cfg:max_position_embeddings",
     "FACTOR": "cfg:rope_parameters.factor",
+    "ORIGINAL": "cfg:rope_parameters.original_max_position_embeddings",
     "PART": "cfg:rope_parameters.partial_rotary_factor",
     "MML": "field:serve.max_model_len",
     "NPRED": "cfg:n_predict",
@@ -79,18 +81,50 @@ def hard_coded(source: str, values: dict[str, object]) -> tuple[Rule, ...]:
     return tuple(Rule(field=f, choices=(fixed(v),), source=source) for f, v in values.items())
 
 
-def rope_rules(source: str) -> tuple[Rule, ...]:
-    """Rope of a Llama-type drafter: the drafter's own, never the target's."""
+def rope_rules(source: str, *renamed: Value) -> tuple[Rule, ...]:
+    """Rope of a Llama-type drafter: the drafter's own, never the target's. ``renamed``: types that the engine takes for others."""
     return (
         Rule(field="rope.theta", choices=(Key(path="cfg:rope_parameters.rope_theta"), default(10000.0)), source=source),
-        Rule(field="rope.type", choices=(Key(path="cfg:rope_parameters.rope_type"), default("default")), source=source),
+        Rule(field="rope.type", choices=(*renamed, Key(path="cfg:rope_parameters.rope_type"), default("default")), source=source),
         Rule(field="rope.scaling", choices=(Key(path="cfg:rope_parameters"),), source=source),
     )
 
 
-def rope_guards(source: str) -> tuple[Guard, ...]:
-    """transformers refuses rope parameters that lack what their type needs (modeling_rope_utils.py ``validate_rope``)."""
-    needs = {("linear", "dynamic", "yarn", "llama3"): "factor", ("llama3",): "original_max_position_embeddings"}
+def yarn_table(source: str) -> tuple[Value, Value]:
+    """Rows of a yarn table: the length before stretching times the factor, whatever max_position_embeddings says."""
+    yarn, original = equal("field:rope.type", "yarn"), "cfg:rope_parameters.original_max_position_embeddings"
+    return (
+        Value(
+            value="=ORIGINAL*FACTOR",
+            when=every(yarn, present(original)),
+            rule="original_max_position_embeddings * factor",
+            source=source,
+        ),
+        Value(value="=MAXPOS*FACTOR", when=every(yarn, absent(original)), rule="max_position_embeddings * factor", source=source),
+    )
+
+
+def rope_type_guard(source: str, *known: str) -> Guard:
+    """The engine's table of rope classes has no other types."""
+    return Guard(
+        when=every(equal("field:attention", "gqa"), Check("field:rope.type", "not in", known)),
+        phase=Phase.BUILD,
+        error="ValueError: Unknown RoPE scaling type",
+        source=source,
+    )
+
+
+def rope_guards(source: str, *long: str) -> tuple[Guard, ...]:
+    """transformers refuses rope parameters that lack what their type needs (modeling_rope_utils.py ``validate_rope``). ``long``: other
+    names of longrope."""
+    needs = (
+        (("linear", "dynamic", "yarn", "llama3"), "factor"),
+        (("llama3",), "original_max_position_embeddings"),
+        (("llama3",), "low_freq_factor"),
+        (("llama3",), "high_freq_factor"),
+        (("longrope", *long), "short_factor"),
+        (("longrope", *long), "long_factor"),
+    )
     return tuple(
         Guard(
             when=every(one_of("cfg:rope_parameters.rope_type", *types), absent(f"cfg:rope_parameters.{key}")),
@@ -98,7 +132,7 @@ def rope_guards(source: str) -> tuple[Guard, ...]:
             error=f"KeyError: Missing required keys in `rope_parameters`: {key}",
             source=source,
         )
-        for types, key in needs.items()
+        for types, key in needs
     )
 
 

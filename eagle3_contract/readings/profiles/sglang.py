@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from eagle3_contract.readings.conditions import Not, absent, any_of, equal, every, less, one_of, present, truthy, unlike
 from eagle3_contract.readings.conditions import Test as Check
-from eagle3_contract.readings.profiles.common import SYMBOLS, rope_guards
+from eagle3_contract.readings.profiles.common import SYMBOLS, rope_guards, rope_type_guard
 from eagle3_contract.readings.profiles.sglang_drafters import (
     AUTO_TREE,
     AUX,
@@ -131,9 +131,11 @@ CAPTURE = Capture(
     empty_error="ValueError: too many values to unpack (no state is captured)",
 )
 
+ROPE_TYPES = ("default", "llama3", "linear", "dynamic", "yarn", "deepseek_yarn", "longrope", "proportional")
 STEPS_UNSET = any_of(absent("flag:speculative_num_steps"), Check("flag:speculative_num_steps", "null"))
 GUARDS = (
     *rope_guards("transformers modeling_rope_utils.py"),
+    rope_type_guard("layers/rotary_embedding/factory.py:201-438", *ROPE_TYPES),
     Guard(
         when=absent("cfg:model_type"),
         phase=Phase.CONFIG,

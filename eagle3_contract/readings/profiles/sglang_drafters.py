@@ -15,6 +15,7 @@ from eagle3_contract.readings.profiles.common import (
     norms_list,
     rope_rules,
     sizes,
+    yarn_table,
 )
 from eagle3_contract.readings.rules import (
     DraftClass,
@@ -239,7 +240,16 @@ LLAMA_CLASS = DraftClass(
             ),
         ),
         *rope_rules(f"{BASE}:322-327"),
-        Rule(field="rope.table_length", choices=(LENGTHENED, Key(path="cfg:max_position_embeddings"), default(8192)), source=f"{BASE}:333"),
+        Rule(
+            field="rope.table_length",
+            choices=(
+                *yarn_table("layers/rotary_embedding/factory.py:311-318, yarn.py:171-175"),
+                LENGTHENED,
+                Key(path="cfg:max_position_embeddings"),
+                default(8192),
+            ),
+            source=f"{BASE}:333",
+        ),
         Rule(
             field="rope.rotary_dim",
             choices=(fixed("=PART*D", when=present("cfg:rope_parameters.partial_rotary_factor")), fixed("@head_dim")),
@@ -369,10 +379,7 @@ MLA_CLASS = DraftClass(
         Rule(
             field="rope.table_length",
             source="layers/rotary_embedding DeepseekScalingRotaryEmbedding",
-            choices=(
-                Key(path="cfg:rope_parameters.original_max_position_embeddings", when=unlike("field:rope.type", "default")),
-                Key(path="cfg:max_position_embeddings"),
-            ),
+            choices=(*yarn_table("layers/rotary_embedding/rope_variant.py:406-411"), Key(path="cfg:max_position_embeddings")),
         ),
         Rule(field="rope.rotary_dim", choices=(fixed("@mla.qk_rope_head_dim"),), source=f"{MLA}:91"),
         DERIVED,

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from eagle3_contract.readings.conditions import Not, absent, equal, every, present, truthy, unlike
 from eagle3_contract.readings.conditions import Test as Check
-from eagle3_contract.readings.conditions import absent, equal, every, present, truthy, unlike
-from eagle3_contract.readings.profiles.common import SYMBOLS, rope_guards
+from eagle3_contract.readings.profiles.common import SYMBOLS, rope_guards, rope_type_guard
 from eagle3_contract.readings.profiles.vllm_drafters import LLAMA_CLASS, MLA_CLASS, QWEN_CLASS
 from eagle3_contract.readings.profiles.vllm_rows import ALGOS, BASE, CONFIG, LLAMA, NESTED, ON_CPU, PROPOSER, SERVED, SPEC, TOP, V1, V2
 from eagle3_contract.readings.profiles.vllm_targets import FAMILIES
@@ -148,9 +148,25 @@ CAPTURE = Capture(
     empty_error="ValueError: too many values to unpack (no state is captured)",
 )
 
+ROPE_TYPES = (
+    *("default", "llama3", "linear", "dynamic", "ntk", "yarn", "deepseek_yarn", "deepseek_llama_scaling", "longrope"),
+    *("proportional", "mllama4", "bailing_mrope", "openpangu"),
+)
 CPU_HEAD_DIMS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 GUARDS = (
-    *rope_guards("transformers modeling_rope_utils.py"),
+    *rope_guards("transformers modeling_rope_utils.py", "su"),
+    rope_type_guard("model_executor/layers/rotary_embedding/__init__.py:88-350", *ROPE_TYPES),
+    Guard(
+        when=every(
+            Check("cfg:rope_parameters.type", "!=", "@cfg:rope_parameters.rope_type"),
+            present("cfg:rope_parameters.type"),
+            Not(every(equal("cfg:rope_parameters.type", "su"), equal("cfg:rope_parameters.rope_type", "longrope"))),
+            Not(every(equal("cfg:rope_parameters.type", "mrope"), equal("cfg:rope_parameters.rope_type", "default"))),
+        ),
+        phase=Phase.CONFIG,
+        source="transformers_utils/config.py patch_legacy_rope_type",
+        error="ValueError: Found conflicts between 'rope_type' and 'type'",
+    ),
     Guard(
         when=every(absent("cfg:model_type"), absent("file:algorithm")),
         phase=Phase.CONFIG,

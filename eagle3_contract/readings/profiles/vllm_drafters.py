@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from eagle3_contract.readings.conditions import Test as Check
-from eagle3_contract.readings.conditions import any_of, equal, every, present, truthy, unlike
-from eagle3_contract.readings.profiles.common import hard_coded, mla_params, mla_sizes, rope_rules, sizes
+from eagle3_contract.readings.conditions import any_of, equal, every, present, truthy
+from eagle3_contract.readings.profiles.common import hard_coded, mla_params, mla_sizes, rope_rules, sizes, yarn_table
 from eagle3_contract.readings.profiles.vllm_rows import (
     BASE,
     COUNT_KEYS,
@@ -30,6 +30,7 @@ from eagle3_contract.readings.profiles.vllm_rows import (
     TOP,
     UNEXPECTED,
     VOCABULARY,
+    YARN_TABLE,
 )
 from eagle3_contract.readings.rules import DraftClass, Fate, Guard, Hit, Key, Load, Param, Phase, Rule, Turn, default, fixed
 
@@ -227,7 +228,7 @@ MLA_CLASS = DraftClass(
             field="rope.table_length",
             source="models/deepseek_v2.py:1115-1126",
             choices=(
-                Key(path="cfg:rope_parameters.original_max_position_embeddings", when=unlike("field:rope.type", "default")),
+                *yarn_table(YARN_TABLE),
                 RAISED,
                 Key(path="cfg:max_position_embeddings"),
                 default(8192),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eagle3_contract.readings.conditions import Not, absent, any_of, equal, every, less, present, truthy, unlike
 from eagle3_contract.readings.conditions import Test as Check
-from eagle3_contract.readings.profiles.common import attention_params, hard_coded, layer_params, norms_list, rope_rules
+from eagle3_contract.readings.profiles.common import attention_params, hard_coded, layer_params, norms_list, rope_rules, yarn_table
 from eagle3_contract.readings.rules import (
     Fate,
     Guard,
@@ -113,9 +113,23 @@ RAISED = Value(
     source=f"{CONFIG}:1597-1640",
     since="0.27.0",
 )
+LEGACY_TYPES = tuple(
+    Value(
+        value=new,
+        when=equal("cfg:rope_parameters.rope_type", old),
+        rule=f"the legacy rope type {old} is taken for {new}",
+        source="transformers_utils/config.py patch_legacy_rope_type",
+    )
+    for old, new in (("su", "longrope"), ("mrope", "default"))
+)
+YARN_TABLE = "model_executor/layers/rotary_embedding/yarn_scaling_rope.py:76-80, deepseek_scaling_rope.py:103-108"
 ROPE = (
-    *rope_rules(f"{BASE}:238-250"),
-    Rule(field="rope.table_length", choices=(RAISED, Key(path="cfg:max_position_embeddings"), default(8192)), source=f"{BASE}:272"),
+    *rope_rules(f"{BASE}:238-250", *LEGACY_TYPES),
+    Rule(
+        field="rope.table_length",
+        choices=(*yarn_table(YARN_TABLE), RAISED, Key(path="cfg:max_position_embeddings"), default(8192)),
+        source=f"{BASE}:272",
+    ),
     Rule(
         field="rope.rotary_dim",
         choices=(fixed("=PART*D", when=present("cfg:rope_parameters.partial_rotary_factor")), fixed("@head_dim")),
