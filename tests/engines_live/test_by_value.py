@@ -20,7 +20,7 @@ def padded(rows: int, columns: int) -> torch.Tensor:
     return out
 
 
-LINEAR = torch.empty(6, 400).uniform_(-(400**-0.5), 400**-0.5)
+LINEAR = (torch.rand(6, 400, generator=torch.Generator().manual_seed(5)) * 2 - 1) * 400**-0.5
 
 
 @pytest.mark.parametrize(
@@ -38,11 +38,12 @@ LINEAR = torch.empty(6, 400).uniform_(-(400**-0.5), 400**-0.5)
         (torch.zeros(3), {"source": "zeros"}),
         (torch.full((2, 2), UNWRITTEN), {"source": "uninitialised"}),
         (LINEAR, {"source": "random_init_uniform"}),
+        (LINEAR[0], {"source": "random_init_uniform"}),
         (torch.randn(6, 4, generator=torch.Generator().manual_seed(9)), {"source": "other"}),
     ],
 )
 def test_source(value: torch.Tensor, wanted: dict[str, Any]) -> None:
-    found = source(value, OWN, {"t": TARGET})
+    found = source(value, OWN, {"t": TARGET}, fan_in=400)
     assert {k: v for k, v in found.items() if k != "shape"} == wanted
     assert found["shape"] == list(value.shape)
 

@@ -93,7 +93,8 @@ def _params(raw: Mapping[str, Any], own: Mapping[str, torch.Tensor], target: Map
     for name, value in raw["params"].items():
         if "d2t" in name or "draft_id_to_target_id" in name or "mask_hidden" in name:
             continue
-        found[name] = by_value.source(value, own, target)
+        weight = raw["params"].get(f"{name.rpartition('.')[0]}.weight")
+        found[name] = by_value.source(value, own, target, None if weight is None else weight.shape[-1])
         first = raw["params_as_loaded"].get(name)
         if first is not None and not torch.equal(first, value):
             found[name] |= {"replaced_after_load": True, "value_right_after_load": by_value.source(first, own, {})["source"]}
@@ -184,7 +185,7 @@ def observed(variant: Variant, folder: Path, target: Path) -> dict[str, Any]:
         seen["d2t"] = _map(raw)
     if raw.get("rope"):
         rope = raw["rope"]
-        seen["rope"] = {k: rope[k] for k in ("class", "base", "rotary_dim", "max_position", "neox")}
+        seen["rope"] = {k: rope[k] for k in ("class", "base", "rotary_dim", "max_position", "neox", "table_rows") if k in rope}
         seen["rope"]["table_row1_first4_cos"] = [round(float(x), 6) for x in rope["table"][1][:4]]
     return seen | _run(raw, variant, folder, target)
 

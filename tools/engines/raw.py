@@ -66,7 +66,7 @@ def parameters(model):
     """Every parameter by its name, fused ones taken apart: q/k/v, gate/up, and the two down projections of latent attention."""
     modules = dict(model.named_modules())
     found = {}
-    for name, value in model.named_parameters(remove_duplicate=False):
+    for name, value in model.named_parameters():  # a tied head is listed once, as the embedding
         owner, _, leaf = name.rpartition(".")
         part, _, module_name = owner.rpartition(".")
         pieces = _pieces(modules.get(owner), modules.get(part), module_name)
@@ -105,6 +105,7 @@ def describe(model):
             "rotary_dim": ropes[0].rotary_dim,
             "max_position": ropes[0].max_position_embeddings,
             "neox": ropes[0].is_neox_style,
+            "table_rows": len(table),
             "table": table[:64].float(),
         }
     eps = sorted({float(m.variance_epsilon) for m in modules if hasattr(m, "variance_epsilon")})

@@ -4,6 +4,7 @@ A job is as for ``run_sglang``. vLLM is imported once and then forked; the engin
 the record survives a request that fails. ``Probe`` is a worker extension: vLLM mixes it into its worker and calls it by ``collective_rpc``.
 """
 
+import functools
 import json
 import pathlib
 import sys
@@ -81,11 +82,13 @@ def watch(cls):
     """Record what a drafter class holds when it was built and loaded (later the CPU backend repacks linear weights and empties them)."""
     build, load = cls.__init__, cls.load_weights
 
+    @functools.wraps(build)  # vLLM looks at the signature
     def built(self, *args, **kwargs):
         with marked_memory():
             build(self, *args, **kwargs)
         RECORD.put(drafter_class=cls.__name__)
 
+    @functools.wraps(load)
     def loaded(self, *args, **kwargs):
         try:
             made = load(self, *args, **kwargs)

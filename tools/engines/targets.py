@@ -15,14 +15,13 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 PROMPT = [5, 17, 99, 42, 7, 200, 13]
-REFERENCE = "reference.safetensors"
 WEIGHT_SPREAD = 0.15
 FINAL_NORM = "final_norm"
 
 
 def make(folder: Path, config: Mapping[str, Any]) -> None:
     """Write a target of this config with random weights and, beside it, its states on ``PROMPT``; done once."""
-    if (folder / REFERENCE).is_file():
+    if _states_file(folder).is_file():
         return
     torch.manual_seed(0)
     built = AutoConfig.for_model(**config)
@@ -37,7 +36,12 @@ def make(folder: Path, config: Mapping[str, Any]) -> None:
     model.save_pretrained(folder)
     # The engines read some keys that transformers rewrites (rope of DeepSeek's class): the config is the one given, word for word.
     (folder / "config.json").write_text(json.dumps(dict(config)))
-    save_file(states(model), folder / REFERENCE)
+    save_file(states(model), _states_file(folder))
+
+
+def _states_file(folder: Path) -> Path:
+    """Beside the folder: vLLM loads every safetensors file that is in it."""
+    return folder.with_name(f"{folder.name}.states.safetensors")
 
 
 def states(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -65,4 +69,4 @@ def _keeper(found: dict[str, torch.Tensor], n: int) -> Any:
 
 def reference(folder: Path) -> dict[int | str, torch.Tensor]:
     """The states of a target by boundary number (or ``final_norm``)."""
-    return {FINAL_NORM if k == FINAL_NORM else int(k.partition(".")[2]): v for k, v in load_file(folder / REFERENCE).items()}
+    return {FINAL_NORM if k == FINAL_NORM else int(k.partition(".")[2]): v for k, v in load_file(_states_file(folder)).items()}

@@ -10,12 +10,18 @@ from tools.engines.drafters import DRAFT_VOCAB, GONE, HIDDEN, INNER, VOCAB, Vari
 
 NOT_LOADED = {"lm_head.weight": GONE, "d2t": GONE, "t2d": GONE}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128, "beta_fast": 32, "beta_slow": 1}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
 ATTENTION = "midlayer.self_attn"
 
 
 def nested(*ids: Any, **more: Any) -> dict[str, Any]:
     """``eagle_config`` with these ids."""
     return {"eagle_config": {"eagle_aux_hidden_state_layer_ids": list(ids)} | more}
+
+
+def without(config: dict[str, Any], key: str) -> dict[str, Any]:
+    """The mapping without one key."""
+    return {k: v for k, v in config.items() if k != key}
 
 
 def sharded(name: str) -> tuple[str, ...]:
@@ -195,4 +201,11 @@ VARIANTS: tuple[Variant, ...] = (
     Variant(name="t83_window_three", flags={"speculative_draft_window_size": 3}, config={"sliding_window": 5}),
     Variant(name="t84_eagle_algorithm", target="qwen3_8", flags={"speculative_algorithm": "EAGLE"}, config=nested(1, 3, 4)),
     Variant(name="t85_override_norm_output", flags={"json_model_override_args": '{"norm_output": true, "bias": true}'}),
+    # rope parameters as transformers completes and checks them
+    Variant(name="t86_llama3_no_original", config={"rope_scaling": without(LLAMA3, "original_max_position_embeddings")}),
+    Variant(name="t87_llama3_no_low", config={"rope_scaling": without(LLAMA3, "low_freq_factor")}),
+    Variant(name="t88_yarn_no_original", config={"rope_scaling": {"type": "yarn", "factor": 2.0}}),
+    Variant(name="t89_yarn_two_originals", config={"rope_scaling": YARN, "original_max_position_embeddings": 64}),
+    Variant(name="t90_rope_type_unknown", config={"rope_scaling": {"rope_type": "su", "factor": 2.0}}),
+    Variant(name="t91_longrope_no_factors", config={"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}),
 )

@@ -7,7 +7,19 @@ from typing import Any
 import torch
 
 from tools.engines.drafters import DRAFT_VOCAB, GONE, HEAD, HEADS, HIDDEN, INNER, KV_HEADS, VOCAB, Variant, kept, offsets
-from tools.engines.variants_sglang import ATTENTION, NOT_LOADED, YARN, both_formats, fc_in_late_file, fc_twice, in_bin, nested, sharded
+from tools.engines.variants_sglang import (
+    ATTENTION,
+    LLAMA3,
+    NOT_LOADED,
+    YARN,
+    both_formats,
+    fc_in_late_file,
+    fc_twice,
+    in_bin,
+    nested,
+    sharded,
+    without,
+)
 
 WIDE_MLA = {"kv_lora_rank": 512, "qk_rope_head_dim": 64}
 
@@ -191,4 +203,11 @@ VARIANTS: tuple[Variant, ...] = (
     # flags
     Variant(name="u68_five_tokens", flags={"speculative_config": {"num_speculative_tokens": 5}}, config=top(0, 2, 4)),
     Variant(name="u69_method_eagle", flags={"speculative_config": {"method": "eagle"}}, target="qwen2_8"),
+    # rope parameters as transformers completes and checks them
+    Variant(name="u70_llama3_no_original", config={"rope_scaling": without(LLAMA3, "original_max_position_embeddings")}),
+    Variant(name="u71_llama3_no_low", config={"rope_scaling": without(LLAMA3, "low_freq_factor")}),
+    Variant(name="u72_yarn_no_original", config={"rope_scaling": {"type": "yarn", "factor": 2.0}}),
+    Variant(name="u73_yarn_two_originals", config={"rope_scaling": YARN, "original_max_position_embeddings": 64}),
+    Variant(name="u74_rope_type_unknown", config={"rope_scaling": {"rope_type": "su", "factor": 2.0}}),
+    Variant(name="u75_longrope_no_factors", config={"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}),
 )

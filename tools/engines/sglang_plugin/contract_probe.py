@@ -30,7 +30,7 @@ def loaded(original, self, *args, **kwargs):
     try:
         made = original(self, *args, **kwargs)
     finally:
-        RECORD.put(params=parameters(self), params_as_loaded=parameters(self))
+        RECORD.put(params=parameters(self), params_as_loaded=parameters(self), **describe(self))
     RECORD.put(load_completed=True)
     return made
 
@@ -49,7 +49,6 @@ def attached(result, worker, *_, **__):
         },
         d2t=worker.hot_token_id,
         target_capture_list=list(getattr(owner.model, "layers_to_capture", [])),
-        **describe(drafter),
     )
     drafter.model.fc.register_forward_hook(
         lambda _, given, made: RECORD.event("fc", given=given[0], made=made[0] if isinstance(made, tuple) else made)
