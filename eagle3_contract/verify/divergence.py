@@ -21,7 +21,12 @@ from eagle3_contract.verify import rules
 EXACT: Final = Tolerance(median=1e-5, worst=1e-4, source="float32 forward")
 """Bound where both forwards saw the same bits: the same code in float32 on one machine, up to the order of a sum."""
 GAIN: Final = 4.0
-"""How much one drafter pass may amplify a relative error of its input; the demo pair and SmolLM2's drafters stay below 3."""
+"""How much one drafter pass may amplify a relative error of its input in the median row; the demo pair and SmolLM2's drafters stay below
+3."""
+WORST_GAIN: Final = 8.0
+"""The same for the worst of some hundred rows. Rows whose attention is torn between two keys amplify most, and they need not be those whose
+states are farthest apart: a clean bfloat16 capture of SmolLM2 gives 4.03 (drafter a) and 4.33 (drafter b) at step 1 over texts of 180 to
+215 tokens."""
 
 WORDS: Final = {
     "fc_in": "the states that reach fc",
@@ -174,12 +179,14 @@ def _within(c: PathComparison, step: int) -> bool:
 def bound_for(state_medians: Sequence[float], state_worsts: Sequence[float]) -> Tolerance:
     """The logit bound that follows from how far the states themselves are apart on this sample.
 
-    Equal bits in, nearly equal bits out; noisy states may be amplified ``GAIN`` times. Capped where a single differing wiring
+    Equal bits in, nearly equal bits out; noisy states may be amplified ``GAIN`` times, in the worst row ``WORST_GAIN`` times. Capped where a single differing wiring
     switch already shows.
     """
     median, worst = max(state_medians, default=0.0), max(state_worsts, default=0.0)
     if median == 0.0 and worst == 0.0:
         return EXACT
     return Tolerance(
-        median=min(max(EXACT.median, GAIN * median), 0.2), worst=min(max(EXACT.worst, GAIN * worst), 0.5), source="distance of the states"
+        median=min(max(EXACT.median, GAIN * median), 0.2),
+        worst=min(max(EXACT.worst, WORST_GAIN * worst), 0.5),
+        source="distance of the states",
     )
