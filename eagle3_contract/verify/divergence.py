@@ -179,8 +179,8 @@ def _within(c: PathComparison, step: int) -> bool:
 def bound_for(state_medians: Sequence[float], state_worsts: Sequence[float]) -> Tolerance:
     """The logit bound that follows from how far the states themselves are apart on this sample.
 
-    Equal bits in, nearly equal bits out; noisy states may be amplified ``GAIN`` times, in the worst row ``WORST_GAIN`` times. Capped where a single differing wiring
-    switch already shows.
+    Equal bits in, nearly equal bits out; noisy states may be amplified ``GAIN`` times, in the worst row ``WORST_GAIN`` times. Capped
+    where a single differing wiring switch already shows.
     """
     median, worst = max(state_medians, default=0.0), max(state_worsts, default=0.0)
     if median == 0.0 and worst == 0.0:
