@@ -7,6 +7,7 @@ from typing import Final
 
 from contract.findings import Check, Rule, Severity
 from eagle3_contract.check.context import CheckContext
+from eagle3_contract.check.recipe import IN_RANGE
 
 LAST: Final = Rule(
     id="training.last-state",
@@ -25,6 +26,13 @@ def check_training_state(ctx: CheckContext) -> Iterator[Check]:
     stated, layers = ctx.stated("training", "target_state", "boundary"), ctx.value("target", "layers")
     if not stated.known or layers is None:
         yield LAST.skipped("which state was the training target, or how many layers there are, is not known")
+    elif isinstance(stated.value, int) and stated.value > layers:
+        yield IN_RANGE.failed(
+            f"the target has boundaries 0 to {layers}; the training target was boundary {stated.value}",
+            expected=layers,
+            actual=stated.value,
+            where=ctx.place("training", "target_state", "boundary"),
+        )
     elif stated.value == layers:
         yield LAST.passed(f"the training target was boundary {layers}, the last one", expected=layers, actual=layers)
     else:

@@ -281,6 +281,12 @@ CASES = (
         target=target(vocab_size=128),
         change=setting("contract.vocab.target_padded_size", 96),
     ),
+    Case(
+        name="training-target-beyond-the-last-layer",
+        rule="recipe.in-range",
+        change=setting("contract.training.target_state.boundary", 9),
+        says=("boundary 9",),
+    ),
     Case(name="padded-below-its-size", rule="target.vocab-size", change=setting("contract.vocab.target_padded_size", 95), says=("below",)),
     Case(
         name="padding-that-the-target-has-not",
