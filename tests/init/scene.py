@@ -98,16 +98,14 @@ def tokens() -> list[Tensor]:
     return [torch.randint(0, VOCAB, (n,), generator=generator) for n in LENGTHS]
 
 
-def list_of_states(folder: Path, target: Target, states: Sequence[State], *, last: State | None = None) -> Path:
-    """speculators' early dumps: a list of states; with ``last`` one of them apart, as the lab's samples have it."""
+def list_of_states(folder: Path, target: Target, states: Sequence[State]) -> Path:
+    """speculators' early dumps: a list of states, of which the loader takes the last one for the target's."""
     folder.mkdir(parents=True, exist_ok=True)
     for i, ids_T in enumerate(tokens()):
         seen = target.forward(ids_T).states
         mask_T = torch.ones(len(ids_T), dtype=torch.int64)
         mask_T[:4] = 0
         record: dict[str, Any] = {"input_ids": ids_T, "loss_mask": mask_T, "hidden_states": [seen[s].clone() for s in states]}
-        if last is not None:
-            record["last_hidden_state"] = seen[last].clone()
         torch.save(record, folder / f"data_{i}.pt")
     return folder
 

@@ -39,7 +39,7 @@ def test_one_spelling_with_two_conventions_is_a_question(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("recipe", [(2, 4, 5), (0, 2, 4), (3, 5, 6)])
 def test_with_dump_and_target_it_is_measured(tmp_path: Path, target: Target, target_dir: Path, recipe: tuple[int, ...]) -> None:
-    samples = list_of_states(tmp_path / "s", target, (*recipe, "final_norm"))
+    samples = neutral(tmp_path / "s", target, recipe, named=False)
     place = drafter(tmp_path / "d", ids=recipe, boundaries=recipe)
     ran = run(place, samples=str(samples), target=str(target_dir))
     assert ran.value("hidden_states.boundaries") == list(recipe), ran.messages()
@@ -54,21 +54,21 @@ def test_of_more_stored_states_the_config_picks_what_the_dump_can_feed(
     tmp_path: Path, target: Target, target_dir: Path, recipe: tuple[int, ...]
 ) -> None:
     """As in the lab: four states stored, three fed, ids as inputs of layers in SpecForge's place."""
-    samples = list_of_states(tmp_path / "s", target, (0, 2, 4, 6), last="final_norm")
+    samples = neutral(tmp_path / "s", target, (0, 2, 4, 6), named=False)
     ran = run(drafter(tmp_path / "d", ids=recipe, boundaries=recipe), samples=str(samples), target=str(target_dir))
     assert ran.value("hidden_states.boundaries") == list(recipe), ran.messages()
     assert ran.value("training.samples.states") == [0, 2, 4, 6]
 
 
 def test_of_more_stored_states_without_ids_nothing_is_guessed(tmp_path: Path, target: Target, target_dir: Path) -> None:
-    samples = list_of_states(tmp_path / "s", target, (0, 2, 4, 5), last="final_norm")
+    samples = neutral(tmp_path / "s", target, (0, 2, 4, 5), named=False)
     ran = run(drafter(tmp_path / "d"), samples=str(samples), target=str(target_dir))
     assert ran.open() == {"hidden_states.boundaries"}, ran.messages()
     assert "nothing tells which" in str(ran.fact("hidden_states.boundaries").reason)
 
 
 def test_ids_that_no_stored_state_can_have_been_are_a_contradiction(tmp_path: Path, target: Target, target_dir: Path) -> None:
-    samples = list_of_states(tmp_path / "s", target, (0, 2, 4, 6), last="final_norm")
+    samples = neutral(tmp_path / "s", target, (0, 2, 4, 6), named=False)
     ran = run(drafter(tmp_path / "d", ids=(1, 3, 6)), samples=str(samples), target=str(target_dir))
     assert ran.failed("init.contradiction"), ran.messages()
     assert not ran.fact("hidden_states.boundaries").known
