@@ -15,40 +15,17 @@ from contract.report.escape import value_text, xml_text
 from contract.report.flow import Flow
 from contract.report.groups import counts, grouped, headline, subject_text
 from contract.report.html_figures import bars, flow_figure, heat_map
+from contract.report.html_strips import token_strips
+from contract.report.html_style import STYLESHEET
 from contract.report.steps import Steps
+from contract.report.strips import strips
 from contract.report.style import Style
 from contract.report.text import facts, sections
 from contract.reporting import Report
 
 _TONE: Final = {ExitCode.KEPT: "good", ExitCode.VIOLATED: "bad", ExitCode.UNUSABLE: "bad", ExitCode.UNKNOWN: "open"}
 _LABEL_TONE: Final = {"FAILED": "bad", "REJECTED": "bad", "UNKNOWN": "open", "WAIVED": "calm", "NOTICED": "calm"}
-
-STYLESHEET: Final = """\
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --line: #d0d7de; --dim: #57606a; --heat: 9, 105, 218;
-  --good: #1a7f37; --bad: #b3261e; --open: #7d4e00; --calm: #0550ae; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6edf3; --paper: #0d1117; --line: #3d444d; --dim: #9198a1; --heat: 88, 166, 255;
-    --good: #3fb950; --bad: #ff7b72; --open: #e3b341; --calm: #79c0ff; } }
-body { margin: 0 auto; max-width: 72rem; padding: 1.5rem; font: 1rem/1.5 system-ui, sans-serif;
-  color: var(--ink); background: var(--paper); }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; } h3 { font-size: 1rem; margin: 0; overflow-wrap: anywhere; }
-.good { color: var(--good); } .bad { color: var(--bad); } .open { color: var(--open); } .calm { color: var(--calm); }
-.dim { color: var(--dim); } code, dd { font-family: ui-monospace, monospace; overflow-wrap: anywhere; white-space: pre-wrap; }
-article { border: 1px solid var(--line); border-radius: 6px; padding: .8rem 1rem; margin: .8rem 0; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; margin: .5rem 0 0; }
-dt { color: var(--dim); } dd { margin: 0; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; } caption { text-align: left; color: var(--dim); padding-bottom: .4rem; }
-th, td { border: 1px solid var(--line); padding: .25rem .5rem; text-align: right; font-variant-numeric: tabular-nums; }
-th[scope=row], .left { text-align: left; } td.wanted { outline: 2px solid var(--calm); outline-offset: -2px; }
-td.found { font-weight: bold; } td.found.wrong { outline: 2px solid var(--bad); outline-offset: -2px; }
-.box { fill: none; stroke: var(--dim); } .edge { stroke: var(--dim); stroke-width: 2; fill: var(--dim); }
-.edge.broken { stroke: var(--bad); fill: var(--bad); stroke-width: 4; stroke-dasharray: 7 4; }
-text { fill: var(--ink); text-anchor: middle; font: .8rem system-ui, sans-serif; }
-.bar { display: block; height: .5rem; background: var(--calm); }
-.bar.claimed { background: var(--dim); } .bar.inference { background: var(--open); }
-summary { cursor: pointer; } :focus-visible { outline: 3px solid var(--calm); outline-offset: 2px; }
-@media print { body { max-width: none; } }
-"""
+_PROSE: Final = {"fix": ' class="prose"'}
 
 
 def render(report: Report, style: Style) -> str:
@@ -59,7 +36,6 @@ def render(report: Report, style: Style) -> str:
 
 def _page(report: Report) -> Iterator[str]:
     title = f"contract {report.verdict.value}"
-    tone = _TONE[report.exit_code]
     yield "<!DOCTYPE html>"
     yield '<html lang="en">'
     yield "<head>"
@@ -70,54 +46,78 @@ def _page(report: Report) -> Iterator[str]:
     yield f"<style>\n{STYLESHEET}</style>"
     yield "</head>"
     yield "<body>"
-    yield "<header>"
-    yield f'<h1 class="{tone}">{xml_text(report.verdict.value.upper())} <small>(exit {int(report.exit_code)})</small></h1>'
-    yield f"<p>{xml_text(headline(report))}</p>"
-    yield f'<p class="dim"><code>{xml_text(subject_text(report))}</code></p>'
-    yield f"<p>{xml_text(counts(report))}</p>"
-    yield "</header>"
+    yield from _header(report)
+    parts = list(_parts(report))
+    if len(parts) > 1:
+        yield '<nav aria-label="On this page">'
+        yield "<ul>"
+        yield from (f'<li><a href="#{id_}">{xml_text(name)}</a></li>' for id_, name, _ in parts)
+        yield "</ul>"
+        yield "</nav>"
     yield "<main>"
-    for label, checks in sections(grouped(report)):
-        if checks:
-            yield f'<section aria-labelledby="{label.lower()}">'
-            yield f'<h2 id="{label.lower()}" class="{_LABEL_TONE[label]}">{label.capitalize()}</h2>'
-            for check in checks:
-                yield from _finding(check)
-            yield "</section>"
-    flow, distances, steps = Flow.of(report.measurements), Distances.of(report.measurements), Steps.all_of(report.measurements)
-    if flow is not None:
-        yield from flow_figure(flow, report)
-    if distances is not None:
-        yield from heat_map(distances)
-    yield from bars(steps)
+    for _, _, lines in parts:
+        yield from lines
     yield from _listed("Passed", grouped(report).passed)
     yield from _listed("Does not apply", grouped(report).skipped)
-    drawn = {name for name, figure in (("flow", flow), ("distances", distances)) if figure is not None}
+    drawn = [name for name, figure in (("flow", Flow), ("distances", Distances)) if figure.of(report.measurements) is not None]
+    drawn += ["tokens"] if strips(report.measurements) else []
     yield from _facts("Measurements", {name: value for name, value in report.measurements.items() if name not in drawn})
     yield from _facts("Provenance", report.provenance)
     yield "</main>"
-    yield f'<footer class="dim"><p>eagle3-contract {xml_text(__version__)}</p></footer>'
+    yield '<footer class="dim">'
+    yield f"<p>eagle3-contract {xml_text(__version__)}. <code>contract explain RULE</code> prints the page of a rule.</p>"
+    yield "</footer>"
     yield "</body>"
     yield "</html>"
 
 
-def _finding(check: Check) -> Iterator[str]:
-    yield "<article>"
-    yield f"<h3><code>{xml_text(check.rule)}</code></h3>"
-    if check.where is not None:
-        yield f'<p class="dim">{xml_text(str(check.where))}</p>'
-    yield f"<p>{xml_text(check.message)}</p>"
-    said = list(facts(check))
-    if said:
-        yield "<dl>"
-        yield from (f"<dt>{name}</dt><dd>{xml_text(value)}</dd>" for name, value in said)
-        yield "</dl>"
-    yield "</article>"
+def _header(report: Report) -> Iterator[str]:
+    yield f'<header class="verdict {_TONE[report.exit_code]}">'
+    yield f"<h1>{xml_text(report.verdict.value.upper())} <small>(exit {int(report.exit_code)})</small></h1>"
+    yield f"<p>{xml_text(headline(report))}</p>"
+    yield f"<p>{xml_text(counts(report))}</p>"
+    yield f'<p class="dim"><code>{xml_text(subject_text(report))}</code></p>'
+    yield "</header>"
+
+
+def _parts(report: Report) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Id, name in the navigation and lines of every part: where it is broken, what to do, then the figures behind it."""
+    measured = report.measurements
+    flow, distances = Flow.of(measured), Distances.of(measured)
+    if flow is not None:
+        yield "flow", "Data flow", list(flow_figure(flow, report))
+    for label, checks in sections(grouped(report)):
+        if checks:
+            yield label.lower(), f"{label.capitalize()} ({len(checks)})", list(_findings(label, checks))
+    if distances is not None:
+        yield "distances", "What each slot carries", list(heat_map(distances))
+    for number, figure in enumerate(Steps.all_of(measured)):
+        yield f"steps-{number}", figure.title, list(bars(f"steps-{number}", figure))
+    if found := strips(measured):
+        yield "tokens", "Token by token", list(token_strips(found))
+
+
+def _findings(label: str, checks: Sequence[Check]) -> Iterator[str]:
+    yield f'<section aria-labelledby="{label.lower()}">'
+    yield f'<h2 id="{label.lower()}" class="{_LABEL_TONE[label]}">{label.capitalize()}</h2>'
+    for check in checks:
+        yield f'<article class="{_LABEL_TONE[label]}">'
+        yield f"<h3><code>{xml_text(check.rule)}</code></h3>"
+        if check.where is not None:
+            yield f'<p class="dim">{xml_text(str(check.where))}</p>'
+        yield f"<p>{xml_text(check.message)}</p>"
+        said = list(facts(check))
+        if said:
+            yield "<dl>"
+            yield from (f"<dt>{name}</dt><dd{_PROSE.get(name, '')}>{xml_text(value)}</dd>" for name, value in said)
+            yield "</dl>"
+        yield "</article>"
+    yield "</section>"
 
 
 def _listed(title: str, checks: Sequence[Check]) -> Iterator[str]:
     if checks:
-        yield f"<details><summary>{title}: {len(checks)}</summary>"
+        yield f"<details><summary><h2>{title}: {len(checks)}</h2></summary>"
         yield "<ul>"
         yield from (f"<li><code>{xml_text(check.rule)}</code> {xml_text(check.message)}</li>" for check in checks)
         yield "</ul>"
@@ -126,7 +126,7 @@ def _listed(title: str, checks: Sequence[Check]) -> Iterator[str]:
 
 def _facts(title: str, values: object) -> Iterator[str]:
     if isinstance(values, dict) and values:
-        yield f"<details><summary>{title}</summary>"
+        yield f"<details><summary><h2>{title}</h2></summary>"
         yield "<dl>"
         yield from (f"<dt>{xml_text(str(key))}</dt><dd>{xml_text(value_text(value))}</dd>" for key, value in values.items())
         yield "</dl>"

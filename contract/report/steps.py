@@ -23,10 +23,12 @@ class Steps:
 
     Attributes:
         name: what is counted.
+        per_step: whether a path has a value per step, or one in all.
         paths: values by path, claimed first: it is what the others are held against.
     """
 
     name: str
+    per_step: bool
     paths: Mapping[str, Sequence[float | None]]
 
     @classmethod
@@ -36,8 +38,17 @@ class Steps:
         for key, name in _FIGURES.items():
             paths = {path: _values(measurements.get(source), key) for path, source in _PATHS.items()}
             if any(paths.values()):
-                found.append(cls(name=name, paths={path: values for path, values in paths.items() if values}))
+                found.append(cls(name=name, per_step=key == "accuracy", paths={path: values for path, values in paths.items() if values}))
         return found
+
+    @property
+    def title(self) -> str:
+        """The name as a heading."""
+        return self.name[0].upper() + self.name[1:]
+
+    def heads(self) -> list[str]:
+        """A head per column."""
+        return [f"step {step}" for step in range(self.length())] if self.per_step else ["tokens per round"]
 
     def length(self) -> int:
         return max(len(values) for values in self.paths.values())

@@ -31,6 +31,7 @@ from eagle3_contract.model.resolve import resolve
 from eagle3_contract.model.wiring import Owner, Reading
 from eagle3_contract.verify import rules
 from eagle3_contract.verify.collect import Findings, Stopped
+from eagle3_contract.verify.flow import drafter_flow
 from eagle3_contract.verify.golden import EmbeddingRows, read_golden
 from eagle3_contract.verify.golden_compare import compare_golden, run_rows
 from eagle3_contract.verify.sample_set import SampleSet, open_samples
@@ -48,8 +49,11 @@ def verify(request: VerifyRequest, *, limits: Limits = DEFAULT_LIMITS) -> Report
     complete = True
     try:
         loaded = under_ceilings(load_contract(request.spec, limits=limits), request.ceilings)
-        with ExitStack() as stack:
-            _Verification(request, loaded, found, measurements, provenance, stack, limits).run()
+        try:
+            with ExitStack() as stack:
+                _Verification(request, loaded, found, measurements, provenance, stack, limits).run()
+        finally:
+            measurements["flow"] = drafter_flow(loaded.contract, found.checks).as_json()
     except Stopped:
         provenance["stopped"] = "at the first failure (--fail-fast)"
     except KeyboardInterrupt:

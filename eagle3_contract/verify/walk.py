@@ -52,6 +52,7 @@ from eagle3_contract.verify.paths import try_build
 from eagle3_contract.verify.sample_set import OtherSamples, SampleSet, layout_problem, stored_states
 from eagle3_contract.verify.states import Named, SlotVerdict, judge_request, state_checks
 from eagle3_contract.verify.steps import steps_and_drafts
+from eagle3_contract.verify.strips import Strips
 from eagle3_contract.verify.target_tokens import NO_TARGET, of_sample, recorded
 
 OTHERS: Final = 8
@@ -90,6 +91,7 @@ class Walk:
         self.training, self.inference = PathFigures(self.steps, drafts), PathFigures(self.steps, drafts)
         self.definition = definition_of(self.loaded)
         self.distances = Distances(self.reading.recipe)
+        self.strips = Strips()
         self.bounds = state_bounds(self.loaded.contract, self.bundle)
         self.others = OtherSamples(self.samples, self.limits) if self.samples is not None else None
         self.head, self.no_head = open_head(self.target, self.request.target)
@@ -219,6 +221,8 @@ class Walk:
             states = [stored[s] for s in self.reading.recipe]
             logits = self.train_path.run(sample.input_ids_T, states, self.steps, document_ids_T=sample.document_ids_T, taps=ours)
             self._count(self.training, sample, logits, target)
+            if captured is not None:
+                self.strips.add(sample.name, "training", logits[0], self.train_path.drafter.target_ids.cpu(), sample.input_ids_T)
         if captured is None:
             return
         self.found.add(*self_checks(captured))
@@ -250,6 +254,7 @@ class Walk:
             self.found.add(rules.RUNNABLE.failed(message, fix=error.fix))
             return
         self._count(self.inference, sample, got, target)
+        self.strips.add(sample.name, "inference", got[0], self.infer_path.drafter.target_ids.cpu(), sample.input_ids_T)
         apart = [self.distances.own(x, stored.get(state)) for x, state in zip(slots, self.reading.recipe, strict=False)]
         bound = bound_for([a.median for a in apart if a is not None], [a.worst for a in apart if a is not None])
         limit = self.loaded.contract.tolerances.logits
@@ -317,6 +322,8 @@ class Walk:
         reason, fix = ("", None) if self.engine is None else (self.engine.reason, self.engine.fix)
         if self.verdicts:
             self.measurements["distances"] = self.distances.as_measurement()
+        if tokens := self.strips.as_measurement():
+            self.measurements["tokens"] = tokens
         for name, figures in (("training_path", self.training), ("inference_path", self.inference)):
             if figures.lengths:
                 self.measurements[name] = figures.as_measurement()

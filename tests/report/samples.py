@@ -57,6 +57,7 @@ PATHS = {
     "training_path": {"accuracy": [0.747, 0.61, None], "accepted_length": 2.4, "samples": 10},
     "inference_path": {"accuracy": [0.31, 0.2, 0.1], "accepted_length": 1.3},
 }
+TOKENS = {"sample-00.safetensors": {"training": "..+++--++++.", "inference": "..-+-----+--"}, "sample-01": {"training": "++-"}}
 FLOW = Flow(
     nodes={
         "states": "states [0, 3, 31]",
@@ -89,7 +90,7 @@ REPORTS = {
         NOTICED,
         WAIVED,
         SKIPPED,
-        measurements={"distances": DISTANCES, **PATHS, "flow": FLOW.as_json(), "rows": 40},
+        measurements={"distances": DISTANCES, **PATHS, "flow": FLOW.as_json(), "tokens": TOKENS, "rows": 40},
     ),
     "unknown": report(PASSED, UNDECIDED),
     "nothing": report(),

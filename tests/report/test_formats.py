@@ -118,15 +118,15 @@ def test_severity_decides_the_level() -> None:
 
 def test_the_broken_edge_is_red_and_named() -> None:
     page = render(REPORTS["violated"], "html")
-    assert page.count('<line class="edge broken"') == 1
-    assert "Broken: states [0, 3, 31] to fc 21504 to 7168." in page
+    assert page.count('<path class="edge broken"') == 1
+    assert "</strong>: states [0, 3, 31] to fc 21504 to 7168." in page
     kept = render(report(PASSED, measurements={"flow": FLOW.as_json()}), "html")
     assert "edge broken" not in kept
     assert "No edge is broken." in kept
 
 
 def test_a_flow_in_columns() -> None:
-    assert FLOW.columns() == [["states", "embedding"], ["fc"], ["layer"], ["head"]]
+    assert FLOW.columns() == [["states"], ["embedding", "fc"], ["layer"], ["head"]]
     circle = Flow(nodes={"a": "a", "b": "b"}, edges=[Edge(source="a", target="b"), Edge(source="b", target="a")])
     assert circle.columns() is None
     for broken in (None, {}, {"nodes": [], "edges": []}, {"nodes": [{}], "edges": []}, circle.as_json()):

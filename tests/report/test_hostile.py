@@ -51,11 +51,12 @@ def reports(draw: st.DrawFn) -> Report:
     matrix = {"slots": [0], "states": [draw(TEXT), "b"], "median": [[draw(NUMBERS), None]], "expected": [draw(TEXT)]}
     path = {"accuracy": [draw(NUMBERS), draw(TEXT)], "accepted_length": draw(NUMBERS)}
     flow = Flow(nodes={"a": draw(TEXT), "b": draw(TEXT)}, edges=[Edge(source="a", target="b", dimensions=[c.dimension for c in checks])])
+    tokens = {draw(TEXT): {draw(TEXT): draw(st.just("+-.") | TEXT)}}
     return Report(
         command="check",
         subject={draw(TEXT): draw(TEXT), "engines": [draw(TEXT)]},
         checks=checks,
-        measurements={"distances": matrix, "training_path": path, "flow": flow.as_json(), draw(TEXT): draw(NUMBERS)},
+        measurements={"distances": matrix, "training_path": path, "flow": flow.as_json(), "tokens": tokens, draw(TEXT): draw(NUMBERS)},
         provenance={draw(TEXT): draw(TEXT)},
         complete=draw(st.booleans()),
     )
@@ -146,7 +147,9 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
-        self.active += [name for name, _ in attrs if name.startswith("on") or name in ("href", "src", "action")]
+        # A link to a part of the page itself is the only one there may be.
+        links = [name for name, value in attrs if name in ("href", "src", "action") and not (value or "").startswith("#")]
+        self.active += [name for name, _ in attrs if name.startswith("on")] + links
 
 
 TAGS = Tags()
