@@ -10,7 +10,7 @@ from eagle3_contract.check.compare import said
 from eagle3_contract.check.context import CheckContext
 from eagle3_contract.drafter.names import EMBEDDING, HEAD
 from eagle3_contract.readings.reading import EngineReading
-from eagle3_contract.readings.rules import Fate
+from eagle3_contract.readings.rules import Fate, Origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +69,14 @@ def moved_together(d: Difference) -> str | None:
     if d.reading.value("rope.type") == "dynamic" or not isinstance(d.stated, int) or not isinstance(d.actual, int):
         return None
     return "rotary attention depends on differences of positions only (accepted length 1.607 with all of them one further, too)"
+
+
+def nobody_asked(d: Difference) -> str | None:
+    """float16 by an engine's default: rounding for most targets, an overflow for those with outliers."""
+    field = d.reading.get("dtype")
+    if field.origin is not Origin.DEFAULT:
+        return None
+    return "nobody asked for it; whether a state exceeds 65504 shows in a capture"
 
 
 _WHOLE_STREAMS: Final = frozenset({"residual", "after_injected_vision"})

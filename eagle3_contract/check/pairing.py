@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from contract.findings import Check, Rule, Severity, Where
@@ -50,17 +51,18 @@ PAGES: Final = _rule(
 )
 TOKENS: Final = _rule(
     "token-ids",
-    "Special token ids are inside both vocabularies",
+    "Pad and mask token ids are inside both vocabularies",
     "vocab",
-    "A pad, mask or end token beyond the target's rows is looked up outside the table, or in rows of padding that nobody trained "
+    "A pad or mask token beyond the target's rows is looked up outside the table, or in rows of padding that nobody trained "
     "(Model-Optimizer#1621).",
     "Write the ids of this target's tokenizer into config.json.",
 )
 RULES: Final = (DTYPE, QUANTIZATION, ROTATED, PAGES, TOKENS)
 
 NONE: Final = "none"
-SPECIAL: Final = ("bos_token_id", "eos_token_id", "pad_token_id", "mask_token_id", "mask_token")
+SPECIAL: Final = ("pad_token_id", "mask_token_id")
 _ROTATION: Final = re.compile(r"quarot|spin_?quant|rotat(?:ed|ion)_?(?:config|matrix|weights)?$|hadamard", re.IGNORECASE)
+_ROTATED_NAME: Final = re.compile(r"quarot|spin_?quant", re.IGNORECASE)
 _HYBRID: Final = ("sliding_attention", "linear_attention", "mamba", "chunked_attention")
 DEEPEST: Final = 8
 """How deep a config is searched for a rotation."""
@@ -113,7 +115,7 @@ def _method(config: Mapping[str, Any]) -> str:
 def _quantization(ctx: CheckContext, facts: TargetFacts) -> Iterator[Check]:
     stated, found = ctx.stated("target", "quantization"), _method(facts.config)
     where = Where(file=facts.source, key="quantization_config")
-    rotation = _rotation(facts.config) or _rotation(facts.source)
+    rotation = _rotation(facts.config) or _rotated_name(facts.source)
     if rotation and not (stated.known and _ROTATION.search(str(stated.value))):
         says = f"the target {facts.source} is rotated ({rotation}), the contract's target is quantised by {said(stated.value)}"
         if stated.known:
@@ -135,6 +137,13 @@ def _quantization(ctx: CheckContext, facts: TargetFacts) -> Iterator[Check]:
         yield QUANTIZATION.passed(
             f"the target is quantised by {found}, as when its states were recorded", expected=stated.value, actual=found
         )
+
+
+def _rotated_name(source: str) -> str | None:
+    """The name of a target's folder that says it (``Qwen3-32B-w8a8-quarot``); folders above it prove nothing."""
+    path = Path(source)
+    name = path.parent.name if path.suffix == ".json" else path.name
+    return name if _ROTATED_NAME.search(name) else None
 
 
 def _rotation(value: Any, depth: int = 0) -> str | None:
@@ -210,7 +219,7 @@ def _tokens(ctx: CheckContext, facts: TargetFacts) -> Iterator[Check]:
                     where=Where(file=place, key=key),
                 )
     if clean:
-        yield TOKENS.passed("every special token id is inside both vocabularies")
+        yield TOKENS.passed("pad and mask token ids, where there are any, are inside both vocabularies")
 
 
 def _ids(value: Any) -> list[int]:

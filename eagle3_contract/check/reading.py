@@ -120,13 +120,17 @@ def _compare(ctx: CheckContext, reading: EngineReading, compared: Compared) -> C
         )
     if compared.equal(ctx, stated.value, field.value):
         return rule.passed(f"{uses}, as training did", expected=stated.value, actual=field.value, evidence=evidence)
-    if (reason := compared.harmless(Difference(ctx=ctx, reading=reading, stated=stated.value, actual=field.value))) is not None:
+    difference = Difference(ctx=ctx, reading=reading, stated=stated.value, actual=field.value)
+    if (reason := compared.harmless(difference)) is not None:
         evidence |= {"outcome": Consequence.HARMLESS.value, "reason": reason}
         says = f"{uses}; training: {name} {said(stated.value)}. Harmless: {reason}"
         return rule.passed(says, expected=stated.value, actual=field.value, evidence=evidence)
     figure = figure_for(rule.id, stated.value, field.value, by_default=field.origin is Origin.DEFAULT)
     sentence, consequence = told(reading, figure)
     because = f" ({field.rule})" if field.rule else ""
+    if (doubt := compared.doubtful(difference)) is not None:
+        says = f"{uses}{because}; training: {name} {said(stated.value)}; {doubt}"
+        return rule.undecided(says, required=False, where=where, fix=rule.remedy, evidence=evidence | consequence)
     return rule.failed(
         f"{uses}{because}; training: {name} {said(stated.value)}{sentence}",
         expected=stated.value,

@@ -10,7 +10,17 @@ from contract.findings import Rule
 from contract.statement import Fact
 from eagle3_contract.check.compare import same
 from eagle3_contract.check.context import CheckContext
-from eagle3_contract.check.harmless import Reason, long_enough, moved_together, no_reason, same_map, same_owner, same_stream, within_window
+from eagle3_contract.check.harmless import (
+    Reason,
+    long_enough,
+    moved_together,
+    no_reason,
+    nobody_asked,
+    same_map,
+    same_owner,
+    same_stream,
+    within_window,
+)
 from eagle3_contract.check.reading_rules import FIELD_RULES
 from eagle3_contract.drafter.names import EMBEDDING, HEAD
 from eagle3_contract.readings.reading import EngineReading
@@ -26,6 +36,7 @@ class Compared:
         required: an unknown one cannot be kept.
         applies: whether the contract gives the field a meaning; ``used``: whether the engine does.
         harmless: the reason why a difference changes no number, or None.
+        doubtful: the reason why a difference is only noticed: files alone do not say whether it counts.
         called: what the contract's side is called, where that is not the statement at ``path`` itself.
     """
 
@@ -38,6 +49,7 @@ class Compared:
     applies: Callable[[CheckContext], bool] = lambda _: True
     used: Callable[[EngineReading], bool] = lambda _: True
     harmless: Reason = no_reason
+    doubtful: Reason = no_reason
     called: str = ""
 
     @property
@@ -142,5 +154,14 @@ COMPARED: Final[tuple[Compared, ...]] = (
     ),
     _row("step-positions", "wiring.step_positions", "alignment", "step_positions", required=False),
     _row("step-positions", "wiring.positions_start", "alignment", "positions_start", required=False, harmless=moved_together),
-    _row("dtype", "dtype", "tensors", stated=_trained_dtype, equal=_range_kept, required=False, called="the weights' dtype"),
+    _row(
+        "dtype",
+        "dtype",
+        "tensors",
+        stated=_trained_dtype,
+        equal=_range_kept,
+        doubtful=nobody_asked,
+        required=False,
+        called="the weights' dtype",
+    ),
 )

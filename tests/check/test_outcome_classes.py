@@ -147,3 +147,13 @@ def test_every_figure_belongs_to_a_rule_and_names_its_source() -> None:
     names = {r.id.rpartition(".")[2] for r in RULES}
     assert set(FIGURES) <= names
     assert all(f.source for f in FIGURES.values())
+
+
+def test_float16_by_default_is_only_noticed(tmp_path: Path) -> None:
+    """SGLang runs a config without a dtype in float16; that is a range, not yet an overflow."""
+    made = pair()
+    del made.config["torch_dtype"]
+    found = one(readings(tmp_path, made), "reading.dtype")
+    assert found.status is Status.UNKNOWN
+    assert not found.required
+    assert "nobody asked for it" in found.message

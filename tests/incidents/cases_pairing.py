@@ -22,7 +22,7 @@ def broken(**changes: Any) -> dict[str, Any]:
 
 def special() -> Any:
     made = pair()
-    made.config |= {"eos_token_id": 1, "pad_token_id": 0}
+    made.config |= {"eos_token_id": 200, "pad_token_id": 0}  # an end token decides nothing in a drafter
     return made
 
 
@@ -39,12 +39,12 @@ CASES = (
         says=("128", "48", "neither divides"),
     ),
     Case(
-        name="end-token-beyond-the-target",
+        name="pad-token-beyond-the-target",
         rule="target.token-ids",
         base=special,
         target=target(**FULL),
-        change=setting("config.eos_token_id", 151645),
-        says=("151645", "96"),
+        change=setting("config.pad_token_id", 151643),
+        says=("151643", "96"),
     ),
     Case(
         name="mask-token-beyond-the-embedding",
@@ -54,5 +54,5 @@ CASES = (
         change=setting("config.mask_token_id", 96),
         says=("mask_token_id 96",),
     ),
-    Case(name="end-token-of-the-target-beyond-the-drafter", rule="target.token-ids", **broken(eos_token_id=[1, 200]), says=("200",)),
+    Case(name="pad-token-of-the-target-beyond-the-drafter", rule="target.token-ids", **broken(pad_token_id=200), says=("200",)),
 )

@@ -159,10 +159,10 @@ CASES = (
         says=("advance", "1.67 -> 1.62"),
     ),
     Case(
-        name="float32-config-run-in-float16",
+        name="drafter-run-in-float16",
         rule="reading.dtype",
         **on(SGLANG),
-        change=setting("config.torch_dtype", "float32"),
+        change=setting("config.torch_dtype", "float16"),
         says=("float16", "bfloat16", "0.06"),
     ),
     Case(name="fc-bias-of-training", rule="reading.fc-bias", **on(SGLANG), change=setting(W + "fc_bias", True)),
