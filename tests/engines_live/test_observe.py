@@ -22,7 +22,7 @@ def test_two_equal_candidates_are_ambiguous() -> None:
 
 
 def test_errors_are_the_first_and_the_last_of_a_log() -> None:
-    log = "INFO ready\nTraceback\n  File x\nAttributeError: no vocab\n(Worker) RuntimeError: engine died\n"
+    log = "INFO ready\nTraceback\n  File x\n    raise ValueError(\nAttributeError: no vocab\n(Worker) RuntimeError: engine died\n"
     first, last = _errors(log)
     assert first == "AttributeError: no vocab"
     assert last is not None

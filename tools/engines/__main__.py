@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -84,6 +85,12 @@ def row(engine: str, variant: Variant, work: Path) -> dict[str, Any]:
     }
 
 
+def placeless(recorded: dict[str, Any], work: Path) -> dict[str, Any]:
+    """The row without any path of this machine, so that a run elsewhere writes the same."""
+    text = json.dumps(recorded).replace(str(work), "$WORK").replace(str(HERE.parents[1]), "$HERE")
+    return dict(json.loads(re.sub(r"(?<![$\w])/[\w./-]+/site-packages", "site-packages", text)))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("engine", choices=sorted(VARIANTS))
@@ -97,7 +104,7 @@ def main() -> int:
     work = given.work.resolve()
     if not given.again:
         run(given.engine, given.python.absolute(), chosen, work)
-    rows = [row(given.engine, v, work) for v in chosen]
+    rows = [placeless(row(given.engine, v, work), work) for v in chosen]
     if not given.only:
         DATA.mkdir(parents=True, exist_ok=True)
         (DATA / f"{given.engine}.jsonl").write_text("".join(json.dumps(r, sort_keys=True) + "\n" for r in rows))

@@ -19,7 +19,10 @@ from safetensors.torch import load_file
 from tools.engines import by_value, replay, targets
 from tools.engines.drafters import Variant
 
-LOST = re.compile(r"^(?:.*?\s)?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b.*)$", re.MULTILINE)
+LOST = re.compile(r"^(?:.*?\s)?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt)(?:: .*)?)$", re.MULTILINE)
+"""A line that names an exception and what it says (a source line of a traceback has a bracket behind the name)."""
+NOISE = "Tokenizer not available when `skip_tokenizer_init=True`"
+"""vLLM logs this at every start without a tokenizer."""
 CLOSE, SECOND = 1e-3, 10.0
 TYPES = {
     torch.int64: "I64",
@@ -150,7 +153,7 @@ def _wiring(raw: Mapping[str, Any], variant: Variant, config: Mapping[str, Any])
 
 
 def _errors(log: str) -> tuple[str | None, str | None]:
-    found = [m.strip()[:300] for m in LOST.findall(log)]
+    found = [m.strip()[:300] for m in LOST.findall(log) if NOISE not in m]
     return (found[0], found[-1]) if found else (None, None)
 
 

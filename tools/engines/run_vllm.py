@@ -43,7 +43,7 @@ class Probe:
             params=params,
             target_class=type(target).__name__,
             shared_with_target={
-                "embed_tokens": embed is owner.model.embed_tokens,
+                "embed_tokens": embed is next(getattr(owner.model, n) for n in ("embed_tokens", "embedding") if hasattr(owner.model, n)),
                 "lm_head": drafter.lm_head is owner.lm_head,
                 "lm_head_is_embed_tokens": drafter.lm_head is embed,
             },
