@@ -30,7 +30,7 @@ from contract.numerics.statistics import compare
 from contract.numerics.tolerance import Tolerance
 from contract.numerics.transforms import DERIVED, FOREIGN, IDENTITY, ROTATED, Pair, Transform, own_transforms
 
-SCREEN_ROWS: Final = 32
+SCREEN_ROWS: Final = 16
 """Enough for a median that only ranks; whoever might win or come second is compared on every row."""
 FINALISTS: Final = 2
 """Candidates compared on every row however far they are: the best and its runner-up."""
