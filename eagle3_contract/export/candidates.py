@@ -47,6 +47,32 @@ def candidates(ctx: CheckContext, base: Mapping[str, Json], recipe: Recipe, stor
         ids = _ids(recipe, nested, top, base, ctx.value("target", "layers"))
         if ids is not None:
             yield Candidate(config={"architectures": list(architecture), **base, **head, **ids}, names=names)
+    for names, top in product(_names(stored), (0, -1)):
+        ids = _ids(recipe, None, top, base, ctx.value("target", "layers"))
+        if ids is not None and ctx.value("wiring", "attention") == "gqa":
+            yield Candidate(config=speculators(ctx, {**base, **ids}), names=names)
+
+
+OUTER: Final = (
+    *(IDS, "num_aux_hidden_states", "draft_vocab_size", "target_hidden_size", "tie_word_embeddings"),
+    *("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output"),
+)
+"""Keys that stand outside ``transformer_layer_config`` in the speculators layout (vLLM transformers_utils/configs/speculators/algos.py)."""
+
+
+def speculators(ctx: CheckContext, flat: Mapping[str, Json]) -> dict[str, Json]:
+    """The same statements in the speculators layout, which some engines read alone (mlx-vlm); tried after every flat one."""
+    tokens, target = ctx.value("serving", "steps"), ctx.value("target", "id")
+    methods = [{"proposal_type": "greedy", "speculative_tokens": tokens}] if tokens is not None else []
+    inner = {k: v for k, v in flat.items() if k not in (*OUTER, "eagle_config", "torch_dtype", "architectures")}
+    return {
+        "architectures": ["Eagle3DraftModel"],
+        "speculators_model_type": "eagle3",
+        "speculators_config": {"algorithm": "eagle3", "proposal_methods": methods, "verifier": {"name_or_path": target}},
+        **{k: flat[k] for k in OUTER if k in flat},
+        **({"dtype": flat["torch_dtype"]} if "torch_dtype" in flat else {}),
+        "transformer_layer_config": {**inner, "tie_word_embeddings": flat.get("tie_word_embeddings", False)},
+    }
 
 
 def _plainest(shifts: tuple[int | None, int | None]) -> int:

@@ -10,6 +10,7 @@ from eagle3_contract.export.permute import ascending
 from eagle3_contract.export.rules import EXPRESSIBLE
 from eagle3_contract.export.trial import Trial
 from eagle3_contract.model.states import FINAL_NORM, Recipe, recipe_text
+from eagle3_contract.readings.rules import Origin
 
 PERMUTE: Final = "--permute-fc"
 _CHANGES: Final[Mapping[str, str]] = {
@@ -72,6 +73,8 @@ def _change(check: Check, recipe: Recipe) -> str:
     flags = [k for k in check.evidence.get("looked_for", ()) if str(k).startswith("--")]
     if check.rule == "reading.boundaries" and flags:
         return f"name the states with {flags[0]}: this engine reads no key for them"
+    if check.rule == "reading.boundaries" and check.evidence.get("origin") == Origin.HARD_CODED.value:
+        return f"train on {check.actual}, which this release feeds whatever a key says, or serve a release that reads ids"
     if check.rule in ("reading.boundaries", "reading.fc-count") or (check.rule == "reading.outcome" and ascending(recipe).changes):
         if ascending(recipe).changes:
             return f"feed fc the states in ascending order: {PERMUTE} writes a drafter whose columns are permuted so"

@@ -11,7 +11,7 @@ from eagle3_contract.check.context import CheckContext
 from eagle3_contract.check.reading import check_reading
 from eagle3_contract.export.candidates import Candidate
 from eagle3_contract.readings.engines import read
-from eagle3_contract.readings.reading import BOUNDARIES, EngineReading
+from eagle3_contract.readings.reading import BOUNDARIES, EngineReading, Outcome
 from eagle3_contract.readings.rules import Origin
 from eagle3_contract.readings.view import DrafterView
 
@@ -23,18 +23,21 @@ class Trial:
     Attributes:
         wrong: by engine reference, what it does other than training; engines that do nothing else are not in it.
         open: the same for what nobody knows it to do.
+        refused: readings that end in an error at load, those that do not even get to the tensors twice: they say nothing about the
+            arithmetic.
         by_default: readings that get the right states by a default, which the next release may change.
     """
 
     candidate: Candidate
     wrong: Mapping[str, tuple[Check, ...]]
     open: Mapping[str, tuple[Check, ...]]
+    refused: int
     by_default: int
 
     @property
-    def distance(self) -> tuple[int, int, int]:
-        """How far it is from training: differences first, then what is not known, then what is left to a default."""
-        return sum(map(len, self.wrong.values())), sum(map(len, self.open.values())), self.by_default
+    def distance(self) -> tuple[int, int, int, int]:
+        """How far it is from training: refusals first, then differences, what is not known, and what is left to a default."""
+        return self.refused, sum(map(len, self.wrong.values())), sum(map(len, self.open.values())), self.by_default
 
 
 def try_one(ctx: CheckContext, view: DrafterView, candidate: Candidate, engines: Iterable[str], target: Mapping[str, Any] | None) -> Trial:
@@ -48,8 +51,13 @@ def try_one(ctx: CheckContext, view: DrafterView, candidate: Candidate, engines:
         candidate=candidate,
         wrong={e: c for e, c in wrong.items() if c},
         open={e: c for e, c in open_.items() if c},
+        refused=sum(_refused(r) for several in readings.values() for r in several),
         by_default=sum(_boundaries_by_default(r) for several in readings.values() for r in several),
     )
+
+
+def _refused(reading: EngineReading) -> int:
+    return 0 if reading.outcome is not Outcome.ERROR_AT_LOAD else 1 if reading.tensors else 2
 
 
 def _boundaries_by_default(reading: EngineReading) -> bool:
@@ -72,7 +80,7 @@ def choose(
         trial = try_one(ctx, view, candidate, engines, target)
         if best is None or trial.distance < best.distance:
             best = trial
-        if trial.distance == (0, 0, 0):
+        if trial.distance == (0, 0, 0, 0):
             break
     assert best is not None  # candidates() yields one at least, for every recipe
     return best

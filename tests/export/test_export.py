@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from factory import MLA, Pair, pair, tiny
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from incidents.cases_recipe import target
 
 from contract.files.checkpoint import Checkpoint
@@ -192,6 +195,42 @@ def test_a_wrong_permutation_would_be_noticed(tmp_path: Path) -> None:
     wiring = replace(tiny(), states=3)
     right, wrong = (logits_apart(tmp_path / "drafter", tmp_path / "out", wiring, order) for order in ((1, 2, 0), (0, 1, 2)))
     assert right <= TOLERANCE < wrong
+
+
+def test_an_engine_that_reads_the_speculators_layout_alone_gets_it(tmp_path: Path) -> None:
+    made = pair(boundaries=(1, 3, 5), ids=None, dialect="layers")
+    report = exported(tmp_path, made, "mlx-vlm", "vllm[v1]==0.32.0")
+    assert not failed(report), [c.message for c in failed(report)]
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["speculators_model_type"] == "eagle3"
+    assert boundaries(tmp_path, "vllm[v1]==0.32.0") == [[1, 3, 5]]
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [("tensorrt-llm", "--eagle3_layers_to_capture"), ("lmdeploy", "[2, 4, 5], which this release feeds"), ("vllm==0.10.1", "reads ids")],
+)
+def test_states_that_no_key_names(tmp_path: Path, engine: str, words: str) -> None:
+    report = exported(tmp_path, pair(boundaries=(0, 3, 5), ids=None), engine)
+    assert words in str(failed(report)[0].fix)
+
+
+def test_the_nearest_config_is_one_that_loads(tmp_path: Path) -> None:
+    """ATOM has no reduced vocabulary; a config that it refuses would come no nearer."""
+    found = failed(exported(tmp_path, pair(boundaries=(0, 3, 5), ids=None), "atom"))[0]
+    assert found.evidence["closest"]["architectures"] == ["LlamaForCausalLMEagle3"]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sets(st.integers(0, 7), min_size=2, max_size=5), st.sampled_from([(SGLANG,), (VLLM,), (SGLANG, VLLM), ("vllm[v2]==0.32.0", SGLANG)])
+)
+def test_every_ascending_recipe_of_inner_boundaries_can_be_told(tmp_path: Path, states: set[int], engines: tuple[str, ...]) -> None:
+    recipe = sorted(states)
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        report = exported(Path(folder), pair(boundaries=recipe, ids=None), *engines)
+        assert report.exit_code is ExitCode.KEPT, (recipe, [c.message for c in failed(report)])
+        assert all(b == recipe for e in engines for b in boundaries(Path(folder), e))
 
 
 def test_engines_that_disagree_are_told_so(tmp_path: Path) -> None:
