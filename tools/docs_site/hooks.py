@@ -1,0 +1,47 @@
+"""Hooks of mkdocs: pages that are generated, and files outside docs/ that pages link to (the forge shows these links as they are)."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from pathlib import Path
+from posixpath import dirname, normpath, relpath
+from typing import Any, Final
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from tools.docs_site import decisions, engines, report, rules, trainers
+
+ROOT: Final = Path(__file__).parents[2]
+SHARED: Final = ("specs", "examples")
+"""Folders beside docs/ whose files are published with the site."""
+PAGES: Final = ("BREAKING_CHANGES.md", "CHANGELOG.md", "CONTRIBUTING.md")
+"""Pages that stand at the top of the repository."""
+_LINK: Final = re.compile(r"\]\((?P<target>\.\./[^)#\s]+)(?P<rest>#[^)]*)?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add what is not written by hand, and what stands elsewhere."""
+    for path, markdown in chain(rules.pages(), engines.pages(), trainers.pages(), report.pages(), decisions.pages()):
+        files.append(File.generated(config, path, content=markdown))
+    for name in PAGES:
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
+    for folder in SHARED:
+        for path in sorted((ROOT / folder).glob("*.*")):
+            if path.suffix != ".md":
+                files.append(File.generated(config, f"{folder}/{path.name}", abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """A link that leaves docs/ leads to the published copy. mkdocs itself warns of one that leads nowhere."""
+    folder = dirname(page.file.src_uri)
+
+    def inside(found: re.Match[str]) -> str:
+        at_root = normpath(f"docs/{folder}/{found['target']}")
+        if at_root.startswith("docs/"):
+            return found[0]
+        return f"]({relpath(at_root, folder or '.')}{found['rest'] or ''})"
+
+    return _LINK.sub(inside, markdown)
