@@ -88,16 +88,18 @@ def check(
     engines: Iterable[str] = (),
     target: PathLike | None = None,
     serve_args: Mapping[str, str] = _NO_ARGUMENTS,
+    samples: PathLike | None = None,
     integrity: Integrity = "headers",
     policies: Iterable[PathLike] = (),
 ) -> Report:
-    """``contract check``: the drafter's files, and each engine's reading of them, against the contract. Imports no torch.
+    """``contract check``: the drafter's files, and each engine's reading of them, against the contract. Imports torch for samples only.
 
     Args:
         spec: the contract file; its waivers lie beside it.
         engines: such as ``sglang==0.5.23`` or ``vllm[v2]==0.32.0``.
         target: the target's folder or config.json.
         serve_args: server command lines by engine.
+        samples: training samples that are run as each engine would run them.
         integrity: how much of the weights is read.
         policies: organisation policies, besides those of the environment and of the project's configuration.
 
@@ -105,7 +107,12 @@ def check(
         UserError: the contract names no installed kind, a policy cannot be used.
     """
     request = CheckRequest(
-        spec=os.fspath(spec), engines=tuple(engines), target=_path(target), serve_args=dict(serve_args), integrity=integrity
+        spec=os.fspath(spec),
+        engines=tuple(engines),
+        target=_path(target),
+        serve_args=dict(serve_args),
+        samples=_path(samples),
+        integrity=integrity,
     )
     return _judged(request, policies)
 
