@@ -48,6 +48,7 @@ def check_serving(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:
     """Every rule about flags, for one engine."""
     if not reading.asked:
         yield SERVE.skipped(f"no serving flags were given for {reading.reader}", evidence={"engine": reading.reader})
+        yield from _unasked_length(ctx, reading)
         return
     yield from _algorithm(reading)
     yield from _overridden(reading)
@@ -206,6 +207,21 @@ def _lengths(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:
             actual=field.value,
             where=ctx.place("training", "max_length"),
             evidence=evidence | {"outcome": Consequence.SILENT.value},
+        )
+
+
+def _unasked_length(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:
+    """Without flags the target's own context is served; where the engine starts all the same, nobody hears that it is too long."""
+    field, table = _effective(reading, *LENGTHS), ctx.value("wiring", "rope", "table_length")
+    if field is None or not field.known or reading.outcome is not Outcome.OK:
+        return
+    if isinstance(field.value, int) and isinstance(table, int) and field.value > table:
+        yield TRAINED_LENGTH.failed(
+            f"{reading.reader} serves up to {field.value} tokens if no flag says otherwise, the drafter's rope table ends at {table}",
+            expected=f"<= {table}",
+            actual=field.value,
+            where=ctx.place("wiring", "rope", "table_length"),
+            evidence=_evidence(reading, Consequence.SILENT, source=field.source),
         )
 
 

@@ -9,6 +9,7 @@ from factory import MLA, Pair, pair, tiny
 from eagle3_contract.model.wiring import Attention, Rope
 from incidents.case import Case, setting
 from incidents.cases_reading import KIMI, LLAMA, SGLANG, VLLM_V1
+from incidents.cases_recipe import target
 
 S, V = SGLANG[0], VLLM_V1[0]
 CHAIN = "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4"
@@ -108,6 +109,17 @@ CASES = (
         exit=0,
         warns=True,
         says=("no window",),
+    ),
+    Case(
+        name="context-of-the-target-beyond-the-table",
+        rule="serve.trained-length",
+        engines=VLLM_V1,
+        base=for_vllm,
+        target=LLAMA,
+        broken_target=target(architectures=["LlamaForCausalLM"], max_position_embeddings=131072),
+        exit=0,
+        warns=True,
+        says=("131072", "256", "if no flag says otherwise"),
     ),
     vllm("max-model-len-beyond-the-table", "serve.context", "--max-model-len 4k", says=("4000", "256", "nobody says so")),
     vllm(
