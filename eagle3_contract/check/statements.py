@@ -52,7 +52,17 @@ SERVABLE: Final = Rule(
     "absolute ids in d2t.",
     remedy="Check with --engine which engine computes it, or train again in a wiring that engines have.",
 )
-RULES: Final = (ARITHMETIC, UNKNOWN, ASSUMED, SERVABLE)
+DRAFTS: Final = Rule(
+    id="serving.draft-tokens",
+    title="In a chain, one token more is verified than steps are drafted",
+    severity=Severity.ERROR,
+    dimension="flags",
+    why="At topk 1 SGLang overwrites num_draft_tokens by num_steps + 1 with one warning line (0.5.23 "
+    "arg_groups/speculative_hook.py:1255-1266): the "
+    "incident asked for 16 draft tokens with one step and got 2. vLLM knows the number of steps only.",
+    remedy="State draft_tokens as steps + 1, or raise steps.",
+)
+RULES: Final = (ARITHMETIC, UNKNOWN, ASSUMED, SERVABLE, DRAFTS)
 
 _DECIDES_ARITHMETIC: Final = ("wiring.", "alignment.", "vocab.map", "hidden_states.boundaries", "target.hidden_size")
 _UNSERVED: Final = (
@@ -80,6 +90,14 @@ def check_statements(ctx: CheckContext) -> Iterator[Check]:
             yield ASSUMED.failed(f"{name} is assumed to be {said(known.value)}{because}", where=where)
     if not open_questions:
         yield ARITHMETIC.passed("every statement that decides the arithmetic is known")
+    steps, topk, drafts = (ctx.value("serving", name) for name in ("steps", "topk", "draft_tokens"))
+    if topk == 1 and steps is not None and drafts is not None:
+        text = f"serving states {steps} steps with topk 1 and {drafts} draft tokens"
+        if drafts == steps + 1:
+            yield DRAFTS.passed(text)
+        else:
+            place = ctx.place("serving", "draft_tokens")
+            yield DRAFTS.failed(f"{text}; engines verify {steps + 1}", expected=steps + 1, actual=drafts, where=place)
     yield from _servable(ctx)
 
 

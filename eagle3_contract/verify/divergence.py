@@ -11,7 +11,7 @@ from typing import Final
 
 from torch import Tensor
 
-from contract.findings import Check, Json, Where
+from contract.findings import Check, Json, Rule, Where
 from contract.numerics.sinks import RowSummary, summarise
 from contract.numerics.statistics import compare
 from contract.numerics.tolerance import Tolerance
@@ -114,15 +114,17 @@ def compare_paths(
     return PathComparison(sample=sample, steps=steps, top1_equal=equal, parting=parting, bound=bound)
 
 
-def path_checks(comparisons: Sequence[PathComparison], *, reader: str) -> Iterator[Check]:
+def path_checks(comparisons: Sequence[PathComparison], *, reader: str, rule: Rule = rules.PATH_LOGITS) -> Iterator[Check]:
     """One check per step over all samples; the message of a failure names where the paths part.
 
     Args:
         comparisons: one per sample.
         reader: whose wiring the inference path has.
+        rule: what is said about: both paths, or both wirings on the same states.
     """
     if not comparisons:
         return
+    what = "paths" if rule is rules.PATH_LOGITS else "wirings, on the states that were fed,"
     for step in range(len(comparisons[0].steps)):
         ranked = sorted(comparisons, key=lambda c: c.steps[step].median, reverse=True)
         over = [c for c in ranked if not _within(c, step)]
@@ -143,8 +145,8 @@ def path_checks(comparisons: Sequence[PathComparison], *, reader: str) -> Iterat
         }
         figures = f"median {summary.median:.2g}, worst {summary.worst:.2g} in row {summary.worst_row}"
         if not over:
-            yield rules.PATH_LOGITS.passed(
-                f"step {step}: the logits of both paths agree on {len(comparisons)} samples ({figures} in {worst.sample}); top-1 "
+            yield rule.passed(
+                f"step {step}: the logits of both {what} agree on {len(comparisons)} samples ({figures} in {worst.sample}); top-1 "
                 f"equal in {agreement:.1%}",
                 where=Where(step=step),
                 evidence=evidence,
@@ -155,7 +157,7 @@ def path_checks(comparisons: Sequence[PathComparison], *, reader: str) -> Iterat
             p = worst.parting
             evidence["parting"] = {"step": p.step, "tensor": p.name, "row": p.row, "median": p.summary.median, "worst": p.summary.worst}
             place = f"; they part first at {p.name} of step {p.step} ({p.words}), from row {p.row} on"
-        yield rules.PATH_LOGITS.failed(
+        yield rule.failed(
             f"step {step}: {_cause(worst, reader)}: logits differ on {len(over)} of {len(comparisons)} samples "
             f"({figures} in {worst.sample}), top-1 equal in {agreement:.1%}{place}",
             expected=f"median <= {worst.bound.median:.2g}, worst <= {worst.bound.worst:.2g}",

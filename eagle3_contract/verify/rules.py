@@ -269,7 +269,29 @@ ENGINE_WIRING: Final = _rule(
     "wiring",
 )
 
+GOLDEN_STEPS: Final = _rule(
+    "golden.steps",
+    "Golden rows hold three steps",
+    "What is fed back shows only from step 1 on, and a normed state fed back from step 2: rows of fewer steps leave that unproven.",
+    "Let the trainer write at least three steps.",
+    "wiring",
+    depth=None,
+    severity=Severity.NOTE,
+)
+PATH_WIRING: Final = _rule(
+    "paths.wiring",
+    "On the same states, the engine's wiring gives the logits of training's",
+    "Both wirings were run on the states that the engine fed, so noise of the capture cannot hide a difference: what is left is "
+    "the wiring's. A wrong "
+    "norm, residual, feedback, rope or window costs acceptance and changes no text.",
+    "Look at the intermediate tensor named: a norm or the residual means a flag, attention means rope or window; `contract read` "
+    "shows the engine's value.",
+    "wiring",
+)
+
 RULES: Final = (
+    GOLDEN_STEPS,
+    PATH_WIRING,
     *STATE_RULES,
     *COST_RULES,
     GOLDEN_LOGITS,

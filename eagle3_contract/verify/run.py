@@ -8,6 +8,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 import torch
 
@@ -36,6 +37,9 @@ from eagle3_contract.verify.golden import EmbeddingRows, read_golden
 from eagle3_contract.verify.golden_compare import compare_golden, run_rows
 from eagle3_contract.verify.sample_set import SampleSet, open_samples
 from eagle3_contract.verify.walk import TARGET_NEEDED, Walk
+
+GOLDEN_STEPS: Final = 3
+"""Steps that golden rows should hold (design of the contract file): feedback shows from step 1, a normed one from step 2."""
 
 
 def verify(request: VerifyRequest, *, limits: Limits = DEFAULT_LIMITS) -> Report:
@@ -179,6 +183,9 @@ class _Verification:
                 self.found.add(rules.RUNNABLE.failed(message, fix=error.fix))
             return
         self.found.add(*compare_golden(rows, run, tolerance=self.contract.tolerances.logits))
+        few = rows.steps < GOLDEN_STEPS
+        steps_text = f"the golden rows hold {rows.steps} steps"
+        self.found.add(rules.GOLDEN_STEPS.failed(steps_text, expected=GOLDEN_STEPS) if few else rules.GOLDEN_STEPS.passed(steps_text))
         where = self.loaded.document.where("golden.produced_by")
         by_trainer = golden.produced_by == "trainer"
         text = f"the golden rows were made by the {golden.produced_by}"

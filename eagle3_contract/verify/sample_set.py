@@ -19,7 +19,8 @@ from contract.findings import Check, Depth, Where, check_from_error
 from contract.limits import DEFAULT_LIMITS, Limits
 from contract.statement import fact
 from eagle3_contract.model.load import LoadedContract
-from eagle3_contract.model.states import Recipe, State, recipe_text
+from eagle3_contract.model.spec import TargetState
+from eagle3_contract.model.states import FINAL_NORM, Recipe, State, recipe_text, state_name
 from eagle3_contract.trainers.sample import TrainingSample
 from eagle3_contract.trainers.samples import SampleReader, find_samples
 from eagle3_contract.verify import rules
@@ -27,13 +28,15 @@ from eagle3_contract.verify import rules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleSet:
-    """The sample files that can be used, in order; ``picked`` are the indices of the recipe's states among the stored ones."""
+    """The sample files that can be used, in order; ``picked`` are the indices of the recipe's states among the
+    stored ones, ``target_state`` is what the contract says of the last one."""
 
     root: Path
     files: Sequence[Path]
     stored: Recipe
     picked: tuple[int, ...]
     allow_pickle: bool
+    target_state: TargetState
 
     def read(self, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[TrainingSample | UserError]:
         """Every sample in order, or the error that makes it unusable; one is held at a time."""
@@ -131,7 +134,9 @@ def open_samples(
         )
         return None, checks
     picked = tuple(states.index(s) for s in recipe)
-    return SampleSet(root=base, files=found, stored=states, picked=picked, allow_pickle=allow_pickle), checks
+    return SampleSet(
+        root=base, files=found, stored=states, picked=picked, allow_pickle=allow_pickle, target_state=loaded.contract.training.target_state
+    ), checks
 
 
 def _listed(loaded: LoadedContract, base: Path, found: Sequence[Path]) -> Iterator[Check]:
@@ -216,7 +221,25 @@ def layout_problem(sample: TrainingSample, samples: SampleSet, hidden_size: int)
             actual=list(sample.boundaries),
             where=where,
         )
-    return None
+    return _last_problem(sample, samples.target_state, where)
+
+
+def _last_problem(sample: TrainingSample, stated: TargetState, where: Where) -> Check | None:
+    """A failed check if the sample says of its last state what the contract denies."""
+    normed, boundary = fact(stated.normed), fact(stated.boundary)
+    if sample.last is None:
+        return None
+    is_normed = sample.last == FINAL_NORM
+    wrong = (normed.known and normed.value is not is_normed) or (boundary.known and not is_normed and boundary.value != sample.last)
+    if not wrong:
+        return None
+    claimed = f"boundary {boundary.value}, {'normed' if normed.value else 'not normed'}"
+    return rules.SAMPLES_LAYOUT.failed(
+        f"{sample.name} says of itself that its last state is {state_name(sample.last)}, the contract says {claimed}",
+        expected=claimed,
+        actual=state_name(sample.last),
+        where=where,
+    )
 
 
 def stored_states(sample: TrainingSample, samples: SampleSet) -> dict[State, int]:

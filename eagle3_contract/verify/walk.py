@@ -33,7 +33,7 @@ from eagle3_contract.verify.capture_self import recipe_said, self_checks
 from eagle3_contract.verify.capture_set import Captured, Requests, belongs
 from eagle3_contract.verify.collect import Findings
 from eagle3_contract.verify.distances import Distances
-from eagle3_contract.verify.divergence import PathComparison, bound_for, compare_paths, first_parting, path_checks
+from eagle3_contract.verify.divergence import EXACT, PathComparison, bound_for, compare_paths, first_parting, path_checks
 from eagle3_contract.verify.executors.begin import measuring
 from eagle3_contract.verify.executors.measure import Measurer, open_head
 from eagle3_contract.verify.executors.result import SampleProblem
@@ -78,6 +78,7 @@ class Walk:
     limits: Limits
     verdicts: list[SlotVerdict] = field(default_factory=list)
     comparisons: list[PathComparison] = field(default_factory=list)
+    same_states: list[PathComparison] = field(default_factory=list)
     covered: int = 0
     counted: int = 0
     no_target: tuple[str, str] | None = None
@@ -262,6 +263,16 @@ class Walk:
             bound = Tolerance(min(bound.median, limit), min(bound.worst, limit), "contract")
         parting = first_parting(ours, theirs, bound)
         self.comparisons.append(compare_paths(sample.name, logits, got, bound, parting))
+        if self.train_path is not None and self.infer_path.drafter is not self.train_path.drafter:
+            self._same_states(sample, slots, got, theirs)
+
+    def _same_states(self, sample: TrainingSample, slots: Sequence[Tensor], got: Sequence[Tensor], theirs: Recorder) -> None:
+        """The contract's wiring on what the engine fed: with equal states in, a difference is the wiring's, however noisy the capture."""
+        assert self.train_path is not None
+        ours = Recorder()
+        want = self.train_path.run(sample.input_ids_T, slots, self.steps, document_ids_T=sample.document_ids_T, taps=ours)
+        parting = first_parting(ours, theirs, EXACT)
+        self.same_states.append(compare_paths(sample.name, want, got, EXACT, parting))
 
     def _count(self, figures: PathFigures, sample: TrainingSample, logits: Sequence[Tensor], target: TargetTokens | None) -> None:
         assert self.train_path is not None
@@ -335,6 +346,7 @@ class Walk:
         self.found.add(*state_checks(self.verdicts, self.reading.recipe, reason=reason, fix=fix))
         if self.comparisons and self.engine is not None and self.engine.reading is not None:
             self.found.add(*path_checks(self.comparisons, reader=self.engine.reading.reader))
+            self.found.add(*path_checks(self.same_states, reader=self.engine.reading.reader, rule=rules.PATH_WIRING))
         if self.samples is not None and self.train_path is not None:
             self.found.add(*claim_checks(self.loaded, self.training, self.no_target))
             self.found.add(*coverage_check(self.loaded, self.covered, self.counted))

@@ -245,6 +245,12 @@ CASES = (
         exit=0,
     ),
     Case(
+        name="sixteen-draft-tokens-from-one-step",
+        rule="serving.draft-tokens",
+        change=both(setting("contract.serving.steps", 1), setting("contract.serving.draft_tokens", 16)),
+        says=("engines verify 2",),
+    ),
+    Case(
         name="order-that-engines-sort",
         rule="wiring.servable",
         change=both(

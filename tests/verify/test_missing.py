@@ -139,3 +139,23 @@ def test_capture_or_golden_rows_do_not_stand_in_for_listed_samples(count: int, s
     scenario.samples.rmdir()
     scenario.rewrite(lambda c: c["training"]["samples"].update(path=None, count=count, manifest={}))
     assert scenario.verify(right).exit_code is (ExitCode.UNKNOWN if count else ExitCode.KEPT)
+
+
+def test_last_state_that_the_samples_contradict(scenario: Scenario) -> None:
+    scenario.rewrite(lambda c: c["training"]["target_state"].update(normed=False))
+    assert "samples.layout" in failed(scenario.verify())
+
+
+def test_golden_rows_of_too_few_steps_are_noticed(scenario: Scenario) -> None:
+    from eagle3_contract.verify.golden import write_golden
+    from verify.test_golden import oracle_logits
+
+    ids_T, hidden_TC, logits, embedding = oracle_logits(scenario)
+    for steps, status in ((1, Status.UNKNOWN), (3, Status.PASSED)):
+        write_golden(
+            scenario.folder / "golden.safetensors", input_ids_T=ids_T, hidden_states_TC=hidden_TC, logits_steps=logits[:steps],
+            embedding_ids_L=ids_T.unique(), embedding_rows_LH=embedding[ids_T.unique()],
+        )  # fmt: skip
+        scenario.rewrite(lambda c: c.update(golden={"file": "golden.safetensors", "produced_by": "trainer"}))
+        (found,) = [c for c in scenario.verify().checks if c.rule == "golden.steps"]
+        assert found.status is status

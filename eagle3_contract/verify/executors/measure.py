@@ -146,7 +146,14 @@ def open_measurer(plan: Plan) -> Measurer:
     target = None if plan.target is None else _source(Path(plan.target), plan)
     path = DraftPath.build(reading, source, target, torch.device(plan.device))
     head, no_head = open_head(target, plan.target)
-    samples = SampleSet(root=Path(plan.root), files=(), stored=plan.stored, picked=plan.picked, allow_pickle=plan.allow_pickle)
+    samples = SampleSet(
+        root=Path(plan.root),
+        files=(),
+        stored=plan.stored,
+        picked=plan.picked,
+        allow_pickle=plan.allow_pickle,
+        target_state=loaded.contract.training.target_state,
+    )
     return Measurer(loaded, samples, path, head, no_head, plan.limits)
 
 
