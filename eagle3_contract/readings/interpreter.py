@@ -116,7 +116,7 @@ def _proposed(config: Mapping[str, Any]) -> Any:
 
 def _class(profile: Profile, state: State) -> tuple[DraftClass | None, Field]:
     """The class that runs the drafter, and the architecture as a field."""
-    way: Architectures = state.in_force(profile.architectures)[0]
+    way: Architectures = next(a for a in state.in_force(profile.architectures) if a.when is None or holds(a.when, state) is True)
     classes = state.in_force(profile.classes)
     names = state.config.values.get("architectures")
     key = state.config.key("architectures")

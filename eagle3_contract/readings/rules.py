@@ -299,8 +299,10 @@ class Speculators:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architectures(Ranged):
-    """How the class is found: the first known entry; or the first entry, after a prefix that is put before names without it."""
+    """How the class is found: the first known entry; or the first entry, after a prefix that is put before names without it. Of several
+    ways in force the first whose ``when`` holds counts."""
 
+    when: Condition | None = None
     prefix: str = ""
     kept_starts: tuple[str, ...] = ()
     kept_ends: tuple[str, ...] = ()

@@ -210,4 +210,23 @@ VARIANTS: tuple[Variant, ...] = (
     Variant(name="u73_yarn_two_originals", config={"rope_scaling": YARN, "original_max_position_embeddings": 64}),
     Variant(name="u74_rope_type_unknown", config={"rope_scaling": {"rope_type": "su", "factor": 2.0}}),
     Variant(name="u75_longrope_no_factors", config={"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}),
+    # run as EAGLE-1
+    Variant(
+        name="u76_method_eagle_kept_name",
+        target="qwen3_8",
+        config={"architectures": ["Eagle3LlamaForCausalLM"]} | top(1, 4, 6),
+        flags={"speculative_config": {"method": "eagle"}},
+    ),
+    Variant(
+        name="u77_method_eagle_qwen3_drafter",
+        base="qwen3",
+        states=2,
+        config=nested(2, 5, use_aux_hidden_state=False),
+        flags={"speculative_config": {"method": "eagle"}},
+    ),
+    Variant(
+        name="u78_method_eagle_plain_llama_name",
+        config={"architectures": ["LlamaForCausalLM"]},
+        flags={"speculative_config": {"method": "eagle"}},
+    ),
 )

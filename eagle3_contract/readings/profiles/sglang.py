@@ -1,5 +1,5 @@
 """SGLang 0.4.9 to 0.5.23. Lines are those of the 0.5.23 wheel (``srt/``) unless a version is named; the running 0.5.23 engine did what
-this table says on 84 drafters. Releases in between were read as wheels: a change named for a release was absent in the one before it."""
+this table says on 175 drafters. Releases in between were read as wheels: a change named for a release was absent in the one before it."""
 
 from __future__ import annotations
 

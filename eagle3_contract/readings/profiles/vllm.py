@@ -1,5 +1,5 @@
 """vLLM 0.9.0 to 0.32.0, both model runners. Lines are those of the 0.32.0 wheel (``vllm/``) unless a version is named. The running
-0.32.0 engine (V1 runner) did what this table says on 87 drafters; the V2 runner needs Triton and is known from the source only."""
+0.32.0 engine (V1 runner) did what this table says on 165 drafters; the V2 runner needs Triton and is known from the source only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,21 @@ from eagle3_contract.readings.conditions import Not, absent, equal, every, prese
 from eagle3_contract.readings.conditions import Test as Check
 from eagle3_contract.readings.profiles.common import SYMBOLS, rope_guards, rope_type_guard
 from eagle3_contract.readings.profiles.vllm_drafters import LLAMA_CLASS, MLA_CLASS, QWEN_CLASS
-from eagle3_contract.readings.profiles.vllm_rows import ALGOS, BASE, CONFIG, LLAMA, NESTED, ON_CPU, PROPOSER, SERVED, SPEC, TOP, V1, V2
+from eagle3_contract.readings.profiles.vllm_rows import (
+    ALGOS,
+    BASE,
+    CONFIG,
+    EAGLE1,
+    LLAMA,
+    NESTED,
+    ON_CPU,
+    PROPOSER,
+    SERVED,
+    SPEC,
+    TOP,
+    V1,
+    V2,
+)
 from eagle3_contract.readings.profiles.vllm_targets import FAMILIES
 from eagle3_contract.readings.rules import (
     Architectures,
@@ -19,11 +33,13 @@ from eagle3_contract.readings.rules import (
     Guard,
     Hit,
     Key,
+    Origin,
     Phase,
     Profile,
     Rule,
     Speculators,
     Turn,
+    Value,
     default,
     fixed,
     not_known,
@@ -72,6 +88,12 @@ CAPTURE = Capture(
         field="capture.enabled",
         source=f"{PROPOSER}:1672-1685; {LLAMA}:161-166",
         choices=(
+            Value(
+                value=False,
+                origin=Origin.FLAG,
+                when=EAGLE1,
+                rule="method is eagle, not eagle3: the target's normed last state is fed, as for EAGLE-1",
+            ),
             Key(path="cfg:eagle_config.use_aux_hidden_state", turn=Turn.TRUTH, since="0.12.0"),
             default(True),
         ),
@@ -254,6 +276,7 @@ VLLM = Profile(
     symbols=SYMBOLS,
     source="vllm 0.32.0",
     architectures=(
+        Architectures(when=EAGLE1, prefix="Eagle", kept_starts=("Eagle",), **FOUND),
         Architectures(prefix="Eagle3", kept_starts=("Eagle3",), until="0.10.1", **FOUND),
         Architectures(prefix="Eagle3", kept_starts=("Eagle3",), kept_ends=("Eagle3",), since="0.10.1", **FOUND),
     ),

@@ -13,6 +13,7 @@ from eagle3_contract.readings.rules import (
     Load,
     Name,
     NameOp,
+    Origin,
     Param,
     Phase,
     Rule,
@@ -35,6 +36,13 @@ NO_AUX = every(present("cfg:eagle_config.use_aux_hidden_state"), Check("cfg:eagl
 MAPPED = unlike("=DV", "=TV")
 ON_CPU = equal("flag:device", "cpu")
 
+EAGLE1 = equal("field:serve.method", "eagle")
+FC_NEVER_CALLED = Value(value=False, origin=Origin.FLAG, when=EAGLE1, rule="method is eagle, not eagle3: fc is loaded and never called")
+FC_APPLIED = (
+    FC_NEVER_CALLED,
+    fixed(False, "use_aux_hidden_state is false: no fc is built", when=NO_AUX),
+    fixed(True),
+)
 NO_FC = fixed(0, "use_aux_hidden_state is false: no fc is built", when=NO_AUX, since="0.12.0")
 COUNT_KEYS = (
     Key(path="cfg:num_aux_hidden_states", hit=Hit.NOT_NULL, since="0.22.0"),
