@@ -92,8 +92,9 @@ def _resemblance(own_RH: Any, theirs_RH: Any) -> str:
     import numpy as np
 
     a_RH, b_RH = own_RH.astype(np.float64), theirs_RH.astype(np.float64)
-    norms_R = np.linalg.norm(a_RH, axis=1) * np.linalg.norm(b_RH, axis=1)
-    cosine = float(np.median((a_RH * b_RH).sum(1) / np.where(norms_R > 0, norms_R, 1.0)))
+    with np.errstate(all="ignore"):  # rows may hold infinities; whatever comes of them resembles nothing
+        norms_R = np.linalg.norm(a_RH, axis=1) * np.linalg.norm(b_RH, axis=1)
+        cosine = float(np.median((a_RH * b_RH).sum(1) / np.where(norms_R > 0, norms_R, 1.0)))
     if all(_equal_rows(own_RH, theirs_RH)):
         return "the target's"
     kind = "stale: rows of another checkpoint of this target" if cosine >= NEAR else "random: nothing of the target's"

@@ -192,7 +192,7 @@ def _pages(ctx: CheckContext, facts: TargetFacts) -> Check:
 def _values_per_token(get: Any, heads: tuple[str, ...], dim: str, rank: Any) -> int | None:
     """Keys and values that one layer holds for one token: two per head and dimension, or the latent and its rotated part."""
     if isinstance(rank, int) and isinstance(get("qk_rope_head_dim"), int):
-        return int(rank + get("qk_rope_head_dim"))
+        return max(int(rank + get("qk_rope_head_dim")), 0) or None
     count = next((v for h in heads if isinstance(v := get(h), int)), None)
     size, width, queries = get(dim), get("hidden_size"), get("num_attention_heads")
     if not isinstance(size, int) and isinstance(width, int) and isinstance(queries, int) and queries > 0:
