@@ -48,7 +48,7 @@ def test_a_rules_page_says_what_explain_says(site: Path) -> None:
 def test_an_engines_page_has_its_sources(site: Path) -> None:
     page = (site / "engines" / "sglang" / "index.html").read_text(encoding="utf-8")
     assert "eagle_config.eagle_aux_hidden_state_layer_ids" in page
-    assert re.search(r"models/llama\.py:\d+", page)
+    assert re.search(r"models/<wbr>llama\.py:\d+", page)
 
 
 class Fetched(HTMLParser):

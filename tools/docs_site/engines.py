@@ -9,11 +9,13 @@ from eagle3_contract.readings.profiles import PROFILES
 from eagle3_contract.readings.rules import Choice, Family, Hit, IdTest, Key, Profile, Rule, Turn
 from eagle3_contract.readings.versions import Ranged
 from tools.docs_site.conditions import path, value, words
-from tools.docs_site.markdown import code, table, text
+from tools.docs_site.markdown import code, source, table, text
 
 INTRO = """\
-What each engine makes of an EAGLE-3 checkpoint, release by release. A page is the profile that `contract read DRAFTER --engine {name}` executes:
-nothing on it is written by hand. *Boundary n* is the residual stream entering layer n of the target; N is its number of layers."""
+What each engine makes of an EAGLE-3 checkpoint, release by release. Nothing is written by hand here: it is the profile that
+`contract read DRAFTER --engine {name}` executes. *Boundary n* is the residual stream entering layer n of the target; N is its number of
+layers."""
+WIDE = "---\nhide: [toc]\n---\n"
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -23,7 +25,7 @@ def pages() -> Iterator[tuple[str, str]]:
     lines += table(["engine", "releases", "runners"], ([f"[{p.engine}]({p.engine}.md)", _spans(p), ", ".join(p.runners)] for p in profiles))
     yield "engines/index.md", "\n".join(lines) + "\n"
     for profile in profiles:
-        yield f"engines/{profile.engine}.md", "\n".join(_page(profile)) + "\n"
+        yield f"engines/{profile.engine}.md", WIDE + "\n".join(_page(profile)) + "\n"
 
 
 def _spans(profile: Profile) -> str:
@@ -34,19 +36,15 @@ def _page(profile: Profile) -> Iterator[str]:
     yield f"# {profile.engine}"
     yield ""
     yield INTRO.format(name=profile.engine)
-    yield from table(
-        ["releases read", "runners", "source"],
-        [[_spans(profile), ", ".join(profile.runners) or "one", text(profile.source or "see each line")]],
-    )
+    facts = [_spans(profile), ", ".join(profile.runners) or "one", source(profile.source or "see each line")]
+    yield from table(["releases read", "runners", "source"], [facts])
     yield "## Which states are fed"
     capture = profile.capture
     yield ""
     yield f"Order: {capture.order.value}." + (f" Exactly {capture.exactly} are needed." if capture.exactly else "")
     yield from _rules([capture.enabled, *capture.ids])
     yield "Ids mean, by the target's class:"
-    yield from table(
-        ["target", "an id k is boundary", "without ids", "highest", "notes", "holds", "source"], (_family(f) for f in capture.families)
-    )
+    yield from table(["target", "an id k is boundary", "without ids", "highest", "notes", "source"], (_family(f) for f in capture.families))
     if profile.rules:
         yield "## Fields of every drafter class"
         yield from _rules(profile.rules)
@@ -56,13 +54,13 @@ def _page(profile: Profile) -> Iterator[str]:
         later = {**dict.fromkeys(drafter.architectures, ""), **(drafter.later or {})}
         yield "Answers to " + ", ".join(code(name) + (f" (from {since} on)" if since else "") for name, since in later.items()) + "."
         yield ""
-        yield f"Source: {text(drafter.source)}. {_holds(drafter)}"
+        yield f"Source: {source(drafter.source)}. {_holds(drafter)}"
         yield from _rules(drafter.rules)
         yield "Parameters, and what becomes of one that the file has not:"
         yield from table(
-            ["parameter", "shape", "missing", "shape differs", "when", "holds"],
+            ["parameter", "shape", "missing", "shape differs", "when"],
             (
-                [code(p.name), code(" x ".join(p.shape)), code(p.missing.value), code(p.load.value), words(p.when), _holds(p)]
+                [_both(code(p.name), _holds(p)), code(" x ".join(p.shape)), code(p.missing.value), code(p.load.value), words(p.when)]
                 for p in drafter.params
             ),
         )
@@ -70,8 +68,8 @@ def _page(profile: Profile) -> Iterator[str]:
     if guards:
         yield "## When it refuses"
         yield from table(
-            ["when", "error", "at", "holds", "source"],
-            ([words(g.when), text(g.error), g.phase.name.lower().replace("_", " "), _holds(g), text(g.source)] for g in guards),
+            ["when", "error", "at", "source"],
+            ([_both(words(g.when), _holds(g)), text(g.error), g.phase.name.lower().replace("_", " "), source(g.source)] for g in guards),
         )
     if profile.serve:
         yield "## What serving flags become"
@@ -80,9 +78,16 @@ def _page(profile: Profile) -> Iterator[str]:
 
 def _rules(rules: Sequence[Rule]) -> Iterator[str]:
     return table(
-        ["field", "value, the first that applies", "holds", "source"],
-        ([code(r.field), "<br>".join(_choice(c) for c in r.choices), _holds(r), text(" ".join((r.source, r.text)))] for r in rules),
+        ["field", "value: the first that applies", "source"],
+        (
+            [_both(code(r.field), _holds(r)), "<br>".join(_choice(c) for c in r.choices), _both(source(r.source), text(r.text))]
+            for r in rules
+        ),
     )
+
+
+def _both(first: str, second: str) -> str:
+    return "<br>".join(part for part in (first, second) if part)
 
 
 def _choice(choice: Choice) -> str:
@@ -115,7 +120,14 @@ def _family(family: Family) -> list[str]:
     targets = ", ".join(code(t) for t in family.targets) or "every target"
     default = "[" + ", ".join(family.default) + "]"
     said = "<br>".join(n for n in notes if n)
-    return [f"{text(family.name)}: {targets}", shifts, code(default), code(family.highest), said, _holds(family), text(family.source)]
+    return [
+        _both(f"{text(family.name)}: {targets}", _holds(family)),
+        shifts,
+        code(default),
+        code(family.highest),
+        said,
+        source(family.source),
+    ]
 
 
 def _holds(ranged: Ranged) -> str:

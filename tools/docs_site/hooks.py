@@ -28,9 +28,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name in PAGES:
         files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
     for folder in SHARED:
-        for path in sorted((ROOT / folder).glob("*.*")):
-            if path.suffix != ".md":
-                files.append(File.generated(config, f"{folder}/{path.name}", abs_src_path=str(path)))
+        for found in sorted((ROOT / folder).glob("*.*")):
+            if found.suffix != ".md":
+                files.append(File.generated(config, f"{folder}/{found.name}", abs_src_path=str(found)))
     return files
 
 

@@ -12,6 +12,11 @@ def text(value: object) -> str:
     return " ".join(escaped.split())
 
 
+def source(value: str) -> str:
+    """The source of a fact. A path may break after its slashes."""
+    return text(value).replace("/", "/<wbr>")
+
+
 def prose(value: str) -> str:
     """A docstring's or a rule's text: backquoted parts stay code."""
     parts = re.split(r"`+([^`]+)`+", " ".join(value.split()))

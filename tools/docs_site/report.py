@@ -12,10 +12,11 @@ from tools.docs_site.markdown import code, prose, table
 INTRO = """\
 # The JSON report
 
-What `contract check`, `verify`, `init`, `diff` and `guard` write with `--format json`, in version 1 of its schema. Keys may be added within a version; none is removed
-and none gets another type ([stability](stability.md)). The schema is [specs/report.schema.json](specs/report.schema.json), and
-`contract schema --report` prints it. Passed checks are in the report too. Numbers that are not finite are the strings `"nan"`, `"inf"` and `"-inf"`.
-`contract read --format json` has a shape of its own: [what an engine makes of a checkpoint](engines/index.md).
+What `contract check`, `verify`, `init`, `diff` and `guard` write with `--format json`, in version 1 of its schema. Keys may be added
+within a version; none is removed and none gets another type ([stability](stability.md)). The schema is
+[specs/report.schema.json](specs/report.schema.json), and `contract schema --report` prints it. Passed checks are in the report too. Numbers
+that are not finite are strings. `contract read --format json` has a shape of its own: [what an engine makes of a
+checkpoint](engines/index.md).
 """
 
 

@@ -29,7 +29,7 @@ def _index(rules: list[Rule]) -> str:
 
 def _page(rule: Rule) -> str:
     lines = [f"# {text(rule.id)}", "", f"**{prose(rule.title)}.**"]
-    lines += table(["severity", "about", "when it cannot be decided"], [[rule.severity.value, rule.dimension, text(DEPTH[rule.depth])]])
+    lines += table(["severity", "about", "when it cannot be decided"], [[rule.severity.value, rule.dimension, prose(DEPTH[rule.depth])]])
     lines += ["## Why", "", prose(rule.why), "", "## What to do", "", prose(rule.remedy), ""]
     lines += [f"On the command line: `contract explain {rule.id}`. All rules: [index](index.md)."]
     return "\n".join(lines) + "\n"

@@ -33,16 +33,17 @@ def _page(name: str, trainer: Trainer) -> Iterator[str]:
         yield f"## {title}"
         yield ""
         yield prose(inspect.getdoc(body) or "")
-        if body is trainer.default_ids or title.startswith("Layers"):
+        if title.startswith("Layers"):
             yield from table(["layers of the target", "ids", "boundaries fed"], (_row(trainer, n) for n in LAYERS))
     faults = known_faults(name, None)
     if faults:
         yield ""
         yield "## Known faults"
         yield ""
-        yield from (f"* {prose(str(fault))}" for fault in faults)
+        yield from (f"* {prose(fault)}" for fault in faults)
     yield ""
-    yield f"Everything else that its checkpoints say, and all trainers side by side: [trainers](../trainers.md). `contract init DRAFTER --trainer {name}`."
+    yield "Everything else that its checkpoints say, and all trainers side by side: [trainers](../trainers.md). Named by hand:"
+    yield f"`contract init DRAFTER --trainer {name}`."
 
 
 def _row(trainer: Trainer, layers: int) -> list[str]:
