@@ -16,7 +16,7 @@ BOX_HEIGHT: Final = 36
 GAP_X: Final = 40
 GAP_Y: Final = 18
 TIP: Final = 9
-LABEL_LENGTH: Final = 20
+LABEL_LENGTH: Final = 18
 """Characters of a label that fit into a box; the whole label is its tooltip."""
 
 

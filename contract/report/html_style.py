@@ -28,10 +28,10 @@ article.calm { border-left-color: var(--calm); }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; margin: .5rem 0 0; }
 dt { color: var(--dim); } dd { margin: 0; min-width: 0; } dd.prose { font-family: inherit; overflow-wrap: break-word; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; }
-th, td { border: 1px solid var(--line); padding: .25rem .5rem; text-align: right; font-variant-numeric: tabular-nums; }
+th, td { border: 1px solid var(--line); padding: .25rem .4rem; text-align: right; font-variant-numeric: tabular-nums; }
 th[scope=row], .left { text-align: left; white-space: nowrap; position: sticky; left: 0; background: var(--paper); }
 th[scope=rowgroup] { text-align: left; overflow-wrap: anywhere; background: var(--card); }
-td { min-width: 4.2rem; vertical-align: top; } td small { display: block; }
+td { min-width: 3.6rem; vertical-align: top; } td small { display: block; }
 td.wanted { outline: 2px solid var(--calm); outline-offset: -2px; }
 td.found { font-weight: bold; } td.found.wrong { outline: 2px solid var(--bad); outline-offset: -2px; }
 .box { fill: var(--card); stroke: var(--dim); } .box.struck { stroke: var(--bad); stroke-width: 2; }
