@@ -66,9 +66,7 @@ def demo(request: DemoRequest) -> Answer:
         played = [(act, *_play(act, folder, number)) for number, act in enumerate(ACTS, start=1)]
     right = all(report.exit_code is act.ends for act, _, report in played)
     parts = [part for number, (act, commands, report) in enumerate(played, start=1) for part in _told(number, act, commands, report)]
-    verdict = (
-        "All three came out as they should." if right else "An act did not end as it should: this is a bug; please report it."
-    )
+    verdict = "All three came out as they should." if right else "An act did not end as it should: this is a bug; please report it."
     kept = [f"The files are in {request.keep}."] if request.keep is not None else ["`contract demo --keep DIR` leaves the files behind."]
     data = {
         "as_expected": right,
