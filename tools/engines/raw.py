@@ -64,19 +64,19 @@ def marked_memory():
 
 def parameters(model):
     """Every parameter by its name, fused ones taken apart: q/k/v, gate/up, and the two down projections of latent attention."""
-    modules = dict(model.named_modules())
+    modules = dict(model.named_modules())  # a module under two names is listed once: a tied head is the embedding
     found = {}
-    for name, value in model.named_parameters():  # a tied head is listed once, as the embedding
-        owner, _, leaf = name.rpartition(".")
+    for owner, module in modules.items():
         part, _, module_name = owner.rpartition(".")
-        pieces = _pieces(modules.get(owner), modules.get(part), module_name)
-        if pieces is None:
-            found[name] = value
-            continue
-        at = 0
-        for piece, rows in pieces:
-            found[f"{part}.{piece}.{leaf}"] = value[at : at + rows]
-            at += rows
+        pieces = _pieces(module, modules.get(part), module_name)
+        for leaf, value in module.named_parameters(recurse=False):
+            if pieces is None:
+                found[f"{owner}.{leaf}" if owner else leaf] = value
+                continue
+            at = 0
+            for piece, rows in pieces:
+                found[f"{part}.{piece}.{leaf}"] = value[at : at + rows]
+                at += rows
     return found
 
 
