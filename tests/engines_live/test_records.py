@@ -19,7 +19,7 @@ def test_no_path_of_the_machine_is_left_in_a_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize("engine", sorted(FURTHER))
 def test_the_committed_records_name_no_absolute_path(engine: str) -> None:
     text = json.dumps(FURTHER[engine])
-    assert not [home for home in ("/home/", "/root/", "/tmp/", "/work/", "/usr/", "site-packages/../") if home in text]
+    assert not [home for home in ("/home/", "/root/", "/tmp/", "/usr/", "/lib/python") if home in text]
 
 
 @pytest.mark.parametrize("engine", ["sglang", "vllm"])
