@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
-from contract.findings import Check
+from contract.findings import Check, Severity
 from eagle3_contract.check.config_fields import config_rule, one_answer
 from eagle3_contract.check.context import CheckContext
 
-STATED: Final = config_rule(
-    "dtype",
-    "dtype of config.json is the dtype of the stored weights",
-    "dtype",
-    "vLLM 0.32.0 ignores it and runs the drafter in the target's dtype (config/speculative.py:1301); others believe it. A file whose "
-    "config "
-    "says something else than its headers was converted by someone who did not finish.",
-    "Write the stored dtype into config.json.",
+STATED: Final = replace(
+    config_rule(
+        "dtype",
+        "dtype of config.json is the dtype of the stored weights",
+        "dtype",
+        "vLLM 0.32.0 ignores it and runs the drafter in the target's dtype (config/speculative.py:1301); others cast the weights to it. "
+        "Real exporters write this (SpecForge 0.2.0 export_hf says bfloat16 over float32 tensors), so it warns; the contract's own dtypes "
+        "are held against the headers by tensors.dtype, and `check --engine` says in what an engine would run.",
+        "Write the stored dtype into config.json.",
+    ),
+    severity=Severity.WARNING,
+    depth=None,
 )
 RULES: Final = (STATED,)
 FLOATS: Final = ("bfloat16", "float16", "float32", "float64")

@@ -99,11 +99,11 @@ SIZES = (
     ("norm-before-fc", "norm_before_fc", True),
     ("fc-norm", "fc_norm", True),
     ("norm-output", "norm_output", True),
-    ("dtype", "torch_dtype", "float32"),
 )
 
 CASES = (
     *(Case(name=f"config-{rule}", rule=f"config.{rule}", change=setting(C + key, value)) for rule, key, value in SIZES),
+    Case(name="config-dtype", rule="config.dtype", change=setting("config.torch_dtype", "float32"), exit=0, warns=True, says=("float32",)),
     Case(name="head-dim-missing", rule="config.head-dim", change=without("config.head_dim"), says=("fall back", "8", "12")),
     Case(name="hidden-size-missing", rule="config.hidden-size", change=without("config.hidden_size"), says=("no key",)),
     Case(name="draft-vocab-size-missing", rule="config.draft-vocab-size", change=without("config.draft_vocab_size")),
