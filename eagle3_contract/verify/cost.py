@@ -164,7 +164,7 @@ class _Replay:
             if states is None:
                 continue
             logits = path.run(sample.input_ids_T, states, self.steps, document_ids_T=sample.document_ids_T)
-            figures.add(sample.name, logits, targets_D, sample.input_ids_T, sample.loss_mask_T, None, None)
+            figures.add(sample.name, logits, targets_D, sample.input_ids_T, sample.loss_mask_T, None, None, sample.document_ids_T)
         return figures
 
     def _captured(self, recipe: Recipe, imitate: str | None) -> Requests | None:

@@ -17,6 +17,7 @@ from torch import Tensor
 from contract.errors import UserError
 from contract.findings import Check, Depth, Json
 from contract.statement import fact
+from eagle3_contract.drafter.documents import documents
 from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.verify import rules
 from eagle3_contract.verify.acceptance import DEFINITION, NO_DRAFT, Acceptance, chain, first_round, pooled
@@ -57,9 +58,10 @@ class PathFigures:
         mask_T: Tensor | None,
         target: TargetTokens | None,
         definition: Definition | None,
+        document_ids_T: Tensor | None = None,
     ) -> tuple[str, str] | None:
         """Add one sample: logits [T-1, DV] per step. Returns why its accuracy could not be counted, and the remedy, as ``measure`` does."""
-        length, counts, missing = measure(logits_steps, self.drafts, targets_D, tokens_T, mask_T, target, definition)
+        length, counts, missing = measure(logits_steps, self.drafts, targets_D, tokens_T, mask_T, target, definition, document_ids_T)
         self.take(sample, length, counts)
         return missing
 
@@ -104,22 +106,31 @@ def measure(
     mask_T: Tensor | None,
     target: TargetTokens | None,
     definition: Definition | None,
+    document_ids_T: Tensor | None = None,
 ) -> tuple[Acceptance, StepCounts | None, tuple[str, str] | None]:
-    """Counts of one sample: the chain of ``drafts`` greedy drafts, and accuracy in a definition.
+    """Counts of one sample: the chain of ``drafts`` greedy drafts, and accuracy in a definition. Packed documents are counted each by
+    itself and added up, since no draft reaches from one into the next.
 
     Returns:
         The chain's rounds; the counts per step (None without definition, target or mask); and where the definition needs more of the
         target than is at hand, why they are None and what to do about it.
     """
-    drafts_ST = [_drafts(logits, targets_D) for logits in logits_steps[:drafts]]
-    mask = None if mask_T is None else [int(m) for m in mask_T]
-    length = chain(tokens_T.tolist(), drafts_ST, start=first_round(mask))
-    if definition is None or target is None or mask_T is None:
-        return length, None, None
-    try:
-        return length, count_steps(definition, logits_steps, targets_D, target, mask_T), None
-    except UserError as error:
-        return length, None, (error.message, error.fix)
+    length, counts, missing = Acceptance(), None, None
+    for document in documents(document_ids_T, len(tokens_T)):
+        rows, at = slice(document.start, document.start + document.tokens - 1), slice(document.start, document.start + document.tokens)
+        logits = [z[rows] for z in logits_steps]
+        mask = None if mask_T is None else mask_T[at]
+        chosen = [_drafts(z, targets_D) for z in logits[:drafts]]
+        length = length + chain(tokens_T[at].tolist(), chosen, start=first_round(None if mask is None else [int(m) for m in mask]))
+        if definition is None or target is None or mask is None:
+            continue
+        try:
+            own = count_steps(definition, logits, targets_D, target.rows(at), mask)
+        except UserError as error:
+            missing = (error.message, error.fix)
+            continue
+        counts = own if counts is None else counts + own
+    return length, None if missing is not None else counts, missing
 
 
 def _drafts(logits_RD: Tensor, targets_D: Tensor) -> list[int]:

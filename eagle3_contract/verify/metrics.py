@@ -73,6 +73,10 @@ class TargetTokens:
     full: Tensor
     draft: Tensor | None = None
 
+    def rows(self, at: slice) -> TargetTokens:
+        """Those of some rows: a document of a packed sample."""
+        return TargetTokens(self.full[at], None if self.draft is None else self.draft[at])
+
     @classmethod
     def from_logits(cls, logits_TV: Tensor, targets_D: Tensor) -> TargetTokens:
         """From the target's logits [T, V] and the target id of each draft id [DV]."""

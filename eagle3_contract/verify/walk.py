@@ -277,7 +277,9 @@ class Walk:
     def _count(self, figures: PathFigures, sample: TrainingSample, logits: Sequence[Tensor], target: TargetTokens | None) -> None:
         assert self.train_path is not None
         targets_D = self.train_path.drafter.target_ids.cpu()
-        missing = figures.add(sample.name, logits, targets_D, sample.input_ids_T, sample.loss_mask_T, target, self.definition)
+        missing = figures.add(
+            sample.name, logits, targets_D, sample.input_ids_T, sample.loss_mask_T, target, self.definition, sample.document_ids_T
+        )
         self.no_target = self.no_target or missing
         if figures is self.training and target is not None and sample.loss_mask_T is not None:
             mask_T = sample.loss_mask_T.bool()

@@ -104,7 +104,14 @@ class Measurer:
             states = [sample.states_THk[i] for i in self._samples.picked]
             logits = self._path.run(sample.input_ids_T, states, self._steps, document_ids_T=sample.document_ids_T)
             length, counts, why = measure(
-                logits, self._drafts, self._targets_D, sample.input_ids_T, sample.loss_mask_T, target, self._definition
+                logits,
+                self._drafts,
+                self._targets_D,
+                sample.input_ids_T,
+                sample.loss_mask_T,
+                target,
+                self._definition,
+                sample.document_ids_T,
             )
         covered = counted = 0
         if target is not None and sample.loss_mask_T is not None:
