@@ -116,7 +116,7 @@ def test_the_checkpoint_is_the_same_either_way(tmp_path: Path) -> None:
         opened = Checkpoint.open(tmp_path)
         assert opened.index is not None
         seen.append(
-            (dict(opened.index.weight_map), opened.index.shards, sorted(opened.tensors), [p.check.message for p in opened.problems])
+            (dict(opened.index.weight_map), opened.index.shards, sorted(opened.tensors), [p.message for p in opened.problems])
         )
         assert opened.tensors["a"].file == "m-2.safetensors"
         assert "absent" not in opened.tensors
