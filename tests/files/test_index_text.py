@@ -115,9 +115,7 @@ def test_the_checkpoint_is_the_same_either_way(tmp_path: Path) -> None:
         place.write_text(text)
         opened = Checkpoint.open(tmp_path)
         assert opened.index is not None
-        seen.append(
-            (dict(opened.index.weight_map), opened.index.shards, sorted(opened.tensors), [p.message for p in opened.problems])
-        )
+        seen.append((dict(opened.index.weight_map), opened.index.shards, sorted(opened.tensors), [p.message for p in opened.problems]))
         assert opened.tensors["a"].file == "m-2.safetensors"
         assert "absent" not in opened.tensors
         assert opened.index.recognised is (text.count("\n") > 1)
