@@ -30,12 +30,14 @@ class BundleRequest:
         id: unique in the bundle.
         tokens: T, the rows of every tensor except ``forward.*``.
         sample: the training sample it repeats, if any.
+        info: what the manifest says about it: prompt_tokens, run, forwards.
         tensors: name to tensor on disk (``contract.files.torch_tensors.load_tensor`` reads one).
     """
 
     id: str
     tokens: int
     sample: str | None
+    info: RequestInfo
     tensors: Mapping[str, TensorRef]
 
 
@@ -114,7 +116,7 @@ def _read_request(folder: Path, info: RequestInfo, opened: OpenedFile, digest: s
         with Folder(folder) as again:
             return again.open(file)
 
-    return BundleRequest(info.id, info.tokens, info.sample, TensorTable([Shard(file, header, identity, reopen)]))
+    return BundleRequest(info.id, info.tokens, info.sample, info, TensorTable([Shard(file, header, identity, reopen)]))
 
 
 def _text(tensor: tuple[str, tuple[int, ...]] | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -21,7 +21,17 @@ POSITION_IDS: Final = "position_ids"
 GREEDY: Final = "greedy"
 FINAL_NORM: Final = "final_norm"
 _NUMBERED: Final = re.compile(r"(slot|boundary)\.(0|[1-9][0-9]{0,5})")
-_FORWARD: Final = re.compile(r"forward\.(0|[1-9][0-9]{0,8})\.[A-Za-z_][A-Za-z0-9_.]{0,127}")
+PREFIX_IDS: Final = "prefix_ids"
+FORWARD: Final = re.compile(r"forward\.(0|[1-9][0-9]{0,8})\.([a-z_]{1,32})")
+"""Tensor NAME of the k-th forward of the drafter: ``forward.k.NAME``, NAME one of ``FORWARD_TENSORS``."""
+FORWARD_TENSORS: Final = (
+    *("input_ids", "position_ids", "parents", "logit_rows"),
+    *("fc_in", "fc_out", "hidden_in", "final_normed", "state_out", "logits"),
+)
+"""What may be recorded of a drafter's forward; the first four are I64 vectors, the others float matrices (docs/bundle-format.md)."""
+_VECTORS: Final = frozenset(FORWARD_TENSORS[:4])
+ROUND_TENSORS: Final = ("round.proposed", "round.parents", "round.emitted")
+"""What each round of drafting and verifying proposed and gave: I64 matrices with a row for each round."""
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _FLOATS: Final = ("BF16", "F16", "F32", "F64")
 
@@ -36,7 +46,8 @@ class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class EngineInfo(_Strict, frozen=True):
     """Who captured.
 
-    ``mode`` is ``eager`` or ``graph``, ``flags`` the command line or arguments that matter, ``dtype`` the one it computes in.
+    ``mode`` is ``eager`` or ``graph``, ``flags`` the command line or arguments that matter, ``dtype`` the one it computes in; ``tp`` and
+    ``pp`` are the sizes of tensor and pipeline parallelism; ``layer_ids`` is what the running engine itself had set, in its own numbering.
     """
 
     name: str
@@ -46,6 +57,9 @@ class EngineInfo(_Strict, frozen=True):
     flags: dict[str, str]
     device: str
     dtype: str
+    tp: int
+    pp: int
+    layer_ids: list[int] | None
 
 
 class ImitatedEngine(_Strict, frozen=True):
@@ -71,18 +85,56 @@ class TensorInfo(_Strict, frozen=True):
     dtype: str
 
 
+Phase: TypeAlias = Literal["prefill", "extend", "draft"]
+
+
+class ForwardInfo(_Strict, frozen=True):
+    """One forward of the drafter for one request.
+
+    ``phase`` is ``prefill`` for rows of the prompt (one forward for each chunk), ``extend`` for rows fed from the target's states after it
+    verified a round, ``draft`` for rows fed from the drafter's own state. ``round`` counts rounds of drafting from 0: the prefill and the
+    drafts that follow it have round 0, the extend after the first verification round 1. ``step`` is 0 for prefill and extend, 1 for the
+    first draft forward. ``rows`` is the number of rows that the engine ran for this request.
+    """
+
+    phase: Phase
+    round: int
+    step: int
+    rows: int
+
+
+class CountInfo(_Strict, frozen=True):
+    """How many were ``recorded``, and how many the engine itself ``counted`` (null where it does not say), ``by`` which counter."""
+
+    recorded: int
+    counted: int | None
+    by: str | None
+
+
 class RequestInfo(_Strict, frozen=True):
-    """One prompt: its id, its file, T = ``tokens``, the tensors in the file, and the training sample it repeats, if any."""
+    """One prompt: its id, its file, T = ``tokens``, the tensors in the file, and the training sample it repeats, if any.
+
+    ``prompt_tokens`` says how many of the tokens (with those of ``prefix_ids``) are the prompt, the rest the engine generated; ``run``
+    names the circumstances where one prompt is run several times (``""`` for the plain run; ``again``, ``batched``, ``cached``,
+    ``chunked``); ``forwards`` are the drafter's, in their order.
+    """
 
     id: str
     file: str
     tokens: int
     tensors: dict[str, TensorInfo]
     sample: str | None
+    prompt_tokens: int
+    run: str
+    forwards: list[ForwardInfo]
 
 
 class Manifest(_Strict, frozen=True):
-    """The whole manifest. ``recipe_fed`` is what the engine was made to feed (by its own reading or by the imitated one)."""
+    """The whole manifest. ``recipe_fed`` is what the engine was made to feed (by its own reading or by the imitated one).
+
+    ``counts`` holds a ``CountInfo`` for ``rounds``, ``forwards`` and ``requests`` (a bundle that was sampled records fewer requests than
+    the engine served), ``counters`` the engine's own counters over the capture.
+    """
 
     schema_version: int
     kind: str
@@ -95,6 +147,8 @@ class Manifest(_Strict, frozen=True):
     complete: bool
     requests: list[RequestInfo]
     files: dict[str, str]
+    counts: dict[str, CountInfo]
+    counters: dict[str, float]
 
 
 def parse_manifest(tree: Json, *, file: str) -> Manifest:
@@ -155,25 +209,35 @@ def check_request(request: RequestInfo, *, states: int, layers: int, file: str) 
     """
     if unsafe(request.id) or len(request.id) > ID_LENGTH:
         raise rejected("bundle.request", f"{file}: {shown(request.id)!r} is no request id (1 to {ID_LENGTH} printable characters)")
-    if request.tokens < 1:
-        raise rejected("bundle.request", f"{file}: request {shown(request.id)} has {request.tokens} tokens", where=Where(file=file))
+    if request.tokens < 1 or request.prompt_tokens < 1:
+        counts = f"{request.tokens} tokens, {request.prompt_tokens} of the prompt"
+        raise rejected("bundle.request", f"{file}: request {shown(request.id)} has {counts}", where=Where(file=file))
+    for k, forward in enumerate(request.forwards):
+        if forward.round < 0 or forward.rows < 1 or (forward.step > 0) != (forward.phase == "draft"):
+            raise rejected("bundle.request", f"{file}: request {shown(request.id)}: forward {k} is {forward}", where=Where(file=file))
     wanted = [INPUT_IDS, POSITION_IDS, *(f"slot.{i}" for i in range(states))]
     for name in wanted:
         if name not in request.tensors:
             raise _tensor(request, name, "is missing")
     widths: dict[str, int] = {}
     for name, info in request.tensors.items():
-        fault = _fault(name, info, request.tokens, states, layers, widths)
+        fault = _fault(name, info, request, states, layers, widths)
         if fault:
             raise _tensor(request, name, fault)
 
 
-def _fault(name: str, info: TensorInfo, tokens: int, states: int, layers: int, widths: dict[str, int]) -> str | None:
+def _fault(name: str, info: TensorInfo, request: RequestInfo, states: int, layers: int, widths: dict[str, int]) -> str | None:
+    tokens = request.tokens
+    if name == PREFIX_IDS or name in ROUND_TENSORS:
+        right = info.dtype == "I64" and len(info.shape) == (1 if name == PREFIX_IDS else 2)
+        return None if right else f"is {info.dtype} {list(info.shape)}, not I64 [{'prefix' if name == PREFIX_IDS else 'rounds, tokens'}]"
+    if (forward := FORWARD.fullmatch(name)) is not None:
+        return _forward_fault(int(forward[1]), forward[2], info, request.forwards)
     if name in (INPUT_IDS, POSITION_IDS, GREEDY):
         return None if (info.shape, info.dtype) == ((tokens,), "I64") else f"is {info.dtype} {list(info.shape)}, not I64 [{tokens}]"
     numbered = _NUMBERED.fullmatch(name)
     if numbered is None and name != FINAL_NORM:
-        return None if _FORWARD.fullmatch(name) else "is no tensor of this format"
+        return "is no tensor of this format"
     if numbered is not None and int(numbered[2]) > (states - 1 if numbered[1] == "slot" else layers):
         return f"is beyond the {states} slots and {layers} layers"
     if len(info.shape) != 2 or info.shape[0] != tokens or info.shape[1] < 1 or info.dtype not in _FLOATS:
@@ -181,6 +245,19 @@ def _fault(name: str, info: TensorInfo, tokens: int, states: int, layers: int, w
     group = "slot" if numbered is not None and numbered[1] == "slot" else "boundary"
     width = widths.setdefault(group, info.shape[1])
     return None if width == info.shape[1] else f"is {info.shape[1]} wide, others are {width}"
+
+
+def _forward_fault(k: int, name: str, info: TensorInfo, forwards: Sequence[ForwardInfo]) -> str | None:
+    if name not in FORWARD_TENSORS:
+        return "is no tensor of this format"
+    if k >= len(forwards):
+        return f"is beyond the {len(forwards)} forwards of the request"
+    rows = forwards[k].rows
+    if name in _VECTORS:
+        fits = info.dtype == "I64" and len(info.shape) == 1 and (name == "logit_rows" or info.shape[0] == rows)
+        return None if fits else f"is {info.dtype} {list(info.shape)}, not I64 [{rows}]"
+    fits = info.dtype in _FLOATS and len(info.shape) == 2 and (name == "logits" or info.shape[0] == rows)
+    return None if fits else f"is {info.dtype} {list(info.shape)}, not a float type [{rows}, width]"
 
 
 def _tensor(request: RequestInfo, name: str, fault: str) -> Exception:
@@ -200,5 +277,5 @@ def _in_words(message: str) -> str:
 
 
 def _key_names() -> Sequence[str]:
-    kinds = (Manifest, EngineInfo, ImitatedEngine, ModelInfo, TensorInfo, RequestInfo)
+    kinds = (Manifest, EngineInfo, ImitatedEngine, ModelInfo, TensorInfo, ForwardInfo, CountInfo, RequestInfo)
     return sorted({name for kind in kinds for name in kind.__struct_fields__})

@@ -18,7 +18,9 @@ from contract.files.atomic import atomic_write, atomic_writer
 from contract.files.bundle_manifest import (
     MANIFEST_FILE,
     SCHEMA_VERSION,
+    CountInfo,
     EngineInfo,
+    ForwardInfo,
     ImitatedEngine,
     Manifest,
     ModelInfo,
@@ -43,7 +45,8 @@ class BundleWriter:
     """A context manager: leaving the block without an exception writes the manifest and gives the bundle its name.
 
     Requests are written as they are added, each to a file of its own, into a hidden folder beside the final place; at most one
-    request is held. An exception, a crash or a kill leaves no bundle under the name.
+    request is held. An exception, a crash or a kill leaves no bundle under the name. ``counts`` and ``counters`` of the manifest may be
+    filled until the block is left: an engine knows its own counts at the end.
     """
 
     def __init__(
@@ -69,6 +72,8 @@ class BundleWriter:
         self._requests: list[RequestInfo] = []
         self._digests: dict[str, str] = {}
         self._ids: set[str] = set()
+        self.counts: dict[str, CountInfo] = {}
+        self.counters: dict[str, float] = {}
         self._bytes = 0
         self._folder: Path | None = None
 
@@ -89,8 +94,17 @@ class BundleWriter:
                 shutil.rmtree(self._folder, ignore_errors=True)
                 self._folder = None
 
-    def add(self, id_: str, tensors: Mapping[str, Entry], *, sample: str | None = None) -> None:
-        """Write one request. T is the length of ``input_ids``.
+    def add(
+        self,
+        id_: str,
+        tensors: Mapping[str, Entry],
+        *,
+        sample: str | None = None,
+        prompt_tokens: int | None = None,
+        run: str = "",
+        forwards: Sequence[ForwardInfo] = (),
+    ) -> None:
+        """Write one request. T is the length of ``input_ids``; all of them are the prompt unless ``prompt_tokens`` says otherwise.
 
         Raises:
             InputRejected: ``bundle.request`` (id taken or malformed), ``bundle.tensors`` (a slot is missing, a shape is wrong), or
@@ -104,7 +118,16 @@ class BundleWriter:
         infos = {n: TensorInfo(shape=tuple(int(d) for d in shape), dtype=dtype) for n, (dtype, shape, _) in tensors.items()}
         ids = infos.get("input_ids")
         tokens = ids.shape[0] if ids is not None and len(ids.shape) == 1 else 0
-        info = RequestInfo(id=id_, file=name, tokens=tokens, tensors=infos, sample=sample)
+        info = RequestInfo(
+            id=id_,
+            file=name,
+            tokens=tokens,
+            tensors=infos,
+            sample=sample,
+            prompt_tokens=tokens if prompt_tokens is None else prompt_tokens,
+            run=run,
+            forwards=list(forwards),
+        )
         if id_ in self._ids:
             raise rejected("bundle.request", f"two requests have the id {id_}", where=Where(sample=id_))
         check_request(info, states=len(self._recipe), layers=self._layers, file=MANIFEST_FILE)
@@ -136,6 +159,8 @@ class BundleWriter:
             complete=True,
             requests=self._requests,
             files=self._digests,
+            counts=dict(self.counts),
+            counters=dict(self.counters),
         )
         check_manifest(manifest, file=MANIFEST_FILE)
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)

@@ -119,6 +119,9 @@ def capture_from(
         flags={"attn_implementation": "eager", **more.flags},
         device=str(target.device),
         dtype=target.dtype,
+        tp=1,
+        pp=1,
+        layer_ids=None,
     )
     with BundleWriter(
         out,

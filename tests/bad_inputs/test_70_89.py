@@ -23,7 +23,7 @@ from contract.waivers import load_waivers
 from eagle3_contract.check.run import check_spec
 from eagle3_contract.rules import ALL_RULES
 
-ENGINE = EngineInfo(name="x", version="1", runner=None, mode="eager", flags={}, device="cpu", dtype="float32")
+ENGINE = EngineInfo(name="x", version="1", runner=None, mode="eager", flags={}, device="cpu", dtype="float32", tp=1, pp=1, layer_ids=None)
 
 
 def write_bundle(folder: Path, *, tokens: dict[str, int], slot_rows: int | None = None) -> Path:

@@ -14,14 +14,26 @@ import torch
 
 from contract.errors import InputRejected, InternalError, LimitExceeded
 from contract.files.bundle import Bundle, open_bundle
-from contract.files.bundle_manifest import EngineInfo, ImitatedEngine, ModelInfo
+from contract.files.bundle_manifest import EngineInfo, ForwardInfo, ImitatedEngine, ModelInfo
 from contract.files.bundle_rules import RULES
 from contract.files.bundle_tensors import entries
 from contract.files.bundle_writer import BundleWriter
 from contract.files.torch_tensors import load_tensor
 from contract.limits import DEFAULT_LIMITS
 
-ENGINE = EngineInfo(name="transformers", version="5.0", runner=None, mode="eager", flags={"attn": "eager"}, device="cpu", dtype="float32")
+FORWARD = ForwardInfo(phase="prefill", round=0, step=0, rows=3)
+ENGINE = EngineInfo(
+    name="transformers",
+    version="5.0",
+    runner=None,
+    mode="eager",
+    flags={"attn": "eager"},
+    device="cpu",
+    dtype="float32",
+    tp=1,
+    pp=1,
+    layer_ids=None,
+)
 TARGET = ModelInfo(id="a/b", model_type="llama", files={"config.json": "sha256:" + "0" * 64})
 LAYERS = 4
 
@@ -64,7 +76,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     imitates = ImitatedEngine(name="sglang", version="0.5.23", runner=None)
     with writer(tmp_path / "b", drafter=drafter, imitates=imitates) as bundle:
         bundle.add("r0", entries(tensors()), sample="s0")
-        bundle.add("r1", entries(tensors(3, seed=1) | {"forward.0.logits": torch.ones(2, 7)}))
+        bundle.add("r1", entries(tensors(3, seed=1) | {"forward.0.logits": torch.ones(2, 7)}), forwards=[FORWARD])
     found = open_bundle(tmp_path / "b")
     assert found.manifest.recipe_fed == [0, 2, "final_norm"]
     assert (found.manifest.engine, found.manifest.imitates, found.manifest.drafter) == (ENGINE, imitates, drafter)

@@ -103,7 +103,9 @@ def _bundle() -> Path:
     place = Path(tempfile.mkdtemp(prefix="fuzz-bundle-"))
     ids = ("I64", (2,), (1).to_bytes(8, "little") * 2)
     state = ("F32", (2, 4), bytes(32))
-    engine = EngineInfo(name="x", version="1", runner=None, mode="eager", flags={}, device="cpu", dtype="float32")
+    engine = EngineInfo(
+        name="x", version="1", runner=None, mode="eager", flags={}, device="cpu", dtype="float32", tp=1, pp=1, layer_ids=None
+    )
     model = ModelInfo(id=None, model_type="llama", files={})
     with BundleWriter(place / "b", kind="eagle3", engine=engine, target=model, recipe_fed=(0,), layers=1, drafter=model) as writer:
         writer.add("r0", {"input_ids": ids, "position_ids": ids, "slot.0": state}, sample=None)
