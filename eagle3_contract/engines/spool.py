@@ -1,27 +1,28 @@
 """The spool: what hooks inside an engine write down, event by event, for a bundle to be made from it later.
 
-Runs inside the engine's own processes and in its environment, so that it imports nothing but torch, safetensors and the standard library.
-Each event is one safetensors file with its JSON in the metadata, written under another name and then renamed: whatever the engine's end, every
-event is whole or absent. An event belongs to one request; the hooks split batches.
+Runs inside the engine's own processes and in its environment, so that it imports nothing but torch, safetensors and the standard
+library. Each event is one safetensors file with its JSON in the metadata, written under another name and then renamed: whatever the
+engine's end, every event is whole or absent. An event belongs to one request; the hooks split batches.
 
-========  ==================================================================  =========================================================
-event     keys                                                                tensors
-========  ==================================================================  =========================================================
-start     engine, version, runner, mode, tp, pp, device, dtype, layer_ids,    none
+========  =================================================================  ========================================================
+event     keys                                                               tensors
+========  =================================================================  ========================================================
+start     engine, version, runner, mode, tp, pp, device, dtype, layer_ids,   none
           layers, target_class, drafter_class, flags (text to text)
-prompt    request, prompt_id, sample (or null), run                           input_ids [P]
-target    request, phase (prefill, verify, decode)                            input_ids, position_ids [n]; slot.0 ... [n, G];
-                                                                              optional boundary.0 ... boundary.N, final_norm [n, G]
-drafter   request, phase (prefill, extend, draft), step                       names of ``FORWARD_TENSORS`` (contract.files.bundle_manifest)
-round     request                                                             proposed [D], emitted [E] (with the token after the last
-                                                                              accepted draft); trees: parents [D]
-output    request                                                             output_ids [O]
-end       counters (text to number)                                           none
-========  ==================================================================  =========================================================
+prompt    request, prompt_id, sample (or null), run                          input_ids [P]
+target    request, phase (prefill, verify, decode)                           input_ids, position_ids [n]; slot.0 ... [n, G];
+                                                                             optional boundary.0 ... boundary.N, final_norm [n, G]
+drafter   request, phase (prefill, extend, draft), step                      names of ``FORWARD_TENSORS``
+                                                                             (contract.files.bundle_manifest)
+round     request                                                            proposed [D], emitted [E] (with the token after the last
+                                                                             accepted draft); trees: parents [D]
+output    request                                                            output_ids [O]
+end       counters (text to number)                                          none
+========  =================================================================  ========================================================
 
-Events are numbered in the order in which they happened; a drafter event belongs to the round that the number of ``round`` events of its
-request before it says. Rows of ``target`` and ``drafter`` events are as the engine ran them, junk and rejected rows included: what is junk is
-judged later, from what was emitted.
+Events are numbered in the order in which they happened; a drafter event belongs to the round that the number of ``round`` events of
+its request before it says. Rows of ``target`` and ``drafter`` events are as the engine ran them, junk and rejected rows included: what is
+junk is judged later, from what was emitted.
 
 Legend: n rows of a forward, P tokens of the prompt, D proposed tokens, E emitted tokens, O output tokens, G target width.
 """
