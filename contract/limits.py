@@ -39,7 +39,12 @@ class Limits:
         pickle_entries: entries of the zip that a pickle-family file is.
         pickle_seconds: wall clock and CPU time of the child process that loads it.
         pickle_memory_bytes: address space that child may add to what importing torch took.
-        capture_bytes: one capture bundle.
+        capture_bytes: one capture bundle, and what an engine's hooks write before it becomes one.
+        capture_requests: requests that a capture keeps; those after them are counted only.
+        capture_rows: rows (tokens) that a capture keeps of one request; later ones are left out.
+        spool_events: events that an engine's hooks write in one capture.
+        engine_seconds: one run of an engine, its start included.
+        engine_log_bytes: what an engine writes to its log in one run.
         samples: training samples of one run.
         findings: findings of one report.
         regex_length: characters of a pattern in a waiver.
@@ -64,6 +69,11 @@ class Limits:
     pickle_seconds: int = 120
     pickle_memory_bytes: int = 24 * GIB
     capture_bytes: int = 64 * GIB
+    capture_requests: int = 10_000
+    capture_rows: int = 131_072
+    spool_events: int = 1_000_000
+    engine_seconds: int = 14_400
+    engine_log_bytes: int = 256 * MIB
     samples: int = 1_000_000
     findings: int = 10_000
     regex_length: int = 256

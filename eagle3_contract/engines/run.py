@@ -33,11 +33,11 @@ class Fed:
 
 
 def check_engine(name: str) -> None:
-    """Raise ToolError (``engine.not-run-here``) unless this engine can be run by this tool."""
+    """Raise ToolError (``engine.unknown``) unless this engine can be run by this tool."""
     if name.partition("==")[0] not in RUNS_HERE:
         raise ToolError(
             f"{name} cannot be run by this version; it runs {', '.join(RUNS_HERE)}",
-            rule="engine.not-run-here",
+            rule="engine.unknown",
             fix=f"Use --engine transformers --imitate {name} to feed what {name} would feed, or `contract check --engine {name}` "
             f"for its reading.",
         )
