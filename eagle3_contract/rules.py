@@ -8,6 +8,7 @@ from contract.findings import Rule
 from eagle3_contract.check import ALL_RULES as CHECK_RULES
 from eagle3_contract.diff.rules import RULES as DIFF_RULES
 from eagle3_contract.drafter.rules import RULES as DRAFTER_RULES
+from eagle3_contract.engines.gate_rules import RULES as GATE_RULES
 from eagle3_contract.engines.rules import RULES as ENGINE_RULES
 from eagle3_contract.export.rules import RULES as EXPORT_RULES
 from eagle3_contract.init.rules import RULES as INIT_RULES
@@ -24,6 +25,7 @@ ALL_RULES: Final[tuple[Rule, ...]] = (
     *VERIFY_RULES,
     *EXPORT_RULES,
     *ENGINE_RULES.values(),
+    *GATE_RULES,
     *READING_RULES.values(),
     *TRAINER_RULES.values(),
     *DRAFTER_RULES.values(),
