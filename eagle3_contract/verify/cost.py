@@ -33,9 +33,10 @@ from eagle3_contract.readings.forward import CannotRun, to_reading
 from eagle3_contract.readings.load import load_drafter
 from eagle3_contract.readings.reading import EngineReading
 from eagle3_contract.trainers.sample import TrainingSample
+from eagle3_contract.verify.bootstrap import CONFIDENCE
 from eagle3_contract.verify.capture_set import Requests
 from eagle3_contract.verify.cost_rules import COST
-from eagle3_contract.verify.figures import CONFIDENCE, PathFigures, paired_bootstrap
+from eagle3_contract.verify.figures import PathFigures, paired_bootstrap
 from eagle3_contract.verify.paths import Path as DraftPath
 from eagle3_contract.verify.sample_set import SampleSet, open_samples, stored_states
 from eagle3_contract.verify.steps import steps_and_drafts

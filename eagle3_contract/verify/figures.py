@@ -6,7 +6,6 @@ Legend: S steps, T tokens, DV draft vocabulary.
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,19 +20,16 @@ from eagle3_contract.drafter.documents import documents
 from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.verify import rules
 from eagle3_contract.verify.acceptance import DEFINITION, NO_DRAFT, Acceptance, chain, first_round, pooled
+from eagle3_contract.verify.bootstrap import CONFIDENCE, resampled
 from eagle3_contract.verify.metrics import Accuracy, Definition, StepCounts, TargetTokens, count_steps
 from eagle3_contract.verify.target_tokens import NO_TARGET
 
 STANDARD_ERRORS: Final = 2.0
 """A claim fails only below itself minus so many standard errors of the samples at hand."""
-RESAMPLES: Final = 2000
-CONFIDENCE: Final = 0.95
 NORMAL: Final = 1.959963984540054
 """Standard errors on either side that hold ``CONFIDENCE`` of a normal distribution."""
 MANY: Final = 2000
 """Samples up to which intervals are resampled."""
-SEED: Final = 20240
-"""Of the bootstrap, so that the interval is the same on every run."""
 
 
 @dataclass(slots=True)
@@ -247,12 +243,7 @@ def coverage_check(loaded: LoadedContract, covered: int, total: int) -> Iterator
 
 def paired_bootstrap(pairs: Sequence[tuple[Acceptance, Acceptance]]) -> tuple[float, float]:
     """Interval of the difference of pooled lengths (first minus second), resampling whole samples as pairs."""
-    rng = random.Random(SEED)
-    draws = []
-    for _ in range(RESAMPLES):
-        chosen = rng.choices(pairs, k=len(pairs))
-        draws.append(pooled(a for a, _ in chosen).length - pooled(b for _, b in chosen).length)
-    return _interval(draws)
+    return resampled(pairs, lambda chosen: pooled(a for a, _ in chosen).length - pooled(b for _, b in chosen).length)
 
 
 def interval(parts: Sequence[Acceptance]) -> tuple[float, float]:
@@ -261,9 +252,7 @@ def interval(parts: Sequence[Acceptance]) -> tuple[float, float]:
     if not any(a.rounds for a in parts):
         return float("nan"), float("nan")
     if len(parts) <= MANY:
-        rng = random.Random(SEED)
-        numbers = [(a.accepted, a.rounds) for a in parts]
-        return _interval([_length(rng.choices(numbers, k=len(numbers))) for _ in range(RESAMPLES)])
+        return resampled([(a.accepted, a.rounds) for a in parts], _length)
     whole = pooled(parts)
     ratio = whole.accepted / whole.rounds
     spread = sum((a.accepted - ratio * a.rounds) ** 2 for a in parts) * len(parts) / (len(parts) - 1)
@@ -281,14 +270,6 @@ def _around(share: float | None, error: float | None) -> Json:
     if share is None or error is None:
         return None
     return [max(0.0, share - NORMAL * error), min(1.0, share + NORMAL * error)]
-
-
-def _interval(draws: Sequence[float]) -> tuple[float, float]:
-    ordered = sorted(d for d in draws if math.isfinite(d))
-    if not ordered:
-        return float("nan"), float("nan")
-    cut = (1 - CONFIDENCE) / 2
-    return ordered[int(cut * len(ordered))], ordered[min(len(ordered) - 1, int((1 - cut) * len(ordered)))]
 
 
 def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
