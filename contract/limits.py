@@ -45,6 +45,11 @@ class Limits:
         spool_events: events that an engine's hooks write in one capture.
         engine_seconds: one run of an engine, its start included.
         engine_log_bytes: what an engine writes to its log in one run.
+        server_requests: prompts that a running server is sent in one run.
+        server_tokens: tokens that it is asked to continue one prompt by.
+        server_response_bytes: one answer of a server, headers and all.
+        server_request_seconds: wall clock of one answer.
+        server_seconds: wall clock of all of them together.
         samples: training samples of one run.
         findings: findings of one report.
         regex_length: characters of a pattern in a waiver.
@@ -74,6 +79,11 @@ class Limits:
     spool_events: int = 1_000_000
     engine_seconds: int = 14_400
     engine_log_bytes: int = 256 * MIB
+    server_requests: int = 1_000
+    server_tokens: int = 4_096
+    server_response_bytes: int = 16 * MIB
+    server_request_seconds: int = 300
+    server_seconds: int = 3_600
     samples: int = 1_000_000
     findings: int = 10_000
     regex_length: int = 256
