@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from contract.errors import InputRejected, ToolError, UsageError, UserError
+from contract.errors import ToolError, UsageError, UserError
 from contract.files.bundle_manifest import ImitatedEngine, ModelInfo
-from contract.findings import Where
-from contract.jsonio import load_json
 from contract.limits import DEFAULT_LIMITS, Limits
 from contract.statement import fact
+from eagle3_contract.engines.prompt_lines import prompt_lines
 from eagle3_contract.engines.transformers import Prompt, Provenance, capture, file_digests
 from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.model.states import FINAL_NORM, Recipe
@@ -89,34 +88,8 @@ def sample_prompts(samples: SampleSet, limits: Limits = DEFAULT_LIMITS) -> Itera
 
 
 def file_prompts(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> list[Prompt]:
-    """Prompts from a JSON-lines file: ``{"id": ..., "input_ids": [...]}`` on each line, ids unique.
-
-    Raises:
-        InputRejected: ``engine.prompts-file``, with the line.
-    """
-    text = Path(path).read_bytes()
-    limits.enforce("json_bytes", len(text), what=str(path), where=Where(file=str(path)))
-    prompts: list[Prompt] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        record = load_json(line, file=f"{path}:{number}")
-        ids = record.get("input_ids") if isinstance(record, dict) else None
-        id_ = record.get("id", f"prompt-{number:04d}") if isinstance(record, dict) else None
-        if (
-            not isinstance(ids, list)
-            or not ids
-            or not all(isinstance(i, int) and not isinstance(i, bool) for i in ids)
-            or not isinstance(id_, str)
-        ):
-            raise InputRejected(
-                f"{path}:{number} is no prompt",
-                rule="engine.prompts-file",
-                fix='Write one JSON object a line: {"id": "p1", "input_ids": [1, 2, 3]}.',
-                where=Where(file=str(path), line=number),
-            )
-        prompts.append(Prompt(id=id_, input_ids=ids))
-    return prompts
+    """Prompts from a JSON-lines file; see ``prompt_lines``, whose errors it raises."""
+    return [Prompt(id=id_, input_ids=ids) for id_, ids in prompt_lines(path, limits)]
 
 
 def capture_now(
