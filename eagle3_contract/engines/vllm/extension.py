@@ -40,7 +40,7 @@ class CaptureExtension:
             raise RuntimeError(f"a capture needs a folder and knows {sorted(OPTIONS)}; unknown: {unknown}")
         if self.__dict__.get("_eagle3_contract_session") is not None:
             raise RuntimeError("a capture is running; stop it first")
-        if not _records():
+        if not records():
             return "null"
         session = Session(self, **given)
         self._eagle3_contract_session = session
@@ -83,7 +83,7 @@ class CaptureExtension:
         )
 
 
-def _records() -> bool:
+def records() -> bool:
     """Whether this worker is the one that records: the first of its tensor-parallel group, on the stage that holds the drafter."""
     from vllm.distributed import get_pp_group, get_tensor_model_parallel_rank
 

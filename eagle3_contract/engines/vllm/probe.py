@@ -11,6 +11,7 @@ K slots, V vocabulary of the logits.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -241,10 +242,10 @@ class Probe:
     def _wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
         original, held = getattr(owner, name), vars(owner).get(name, UNSET)
 
+        @functools.wraps(original)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             return around(original, *args, **kwargs)
 
-        wrapped.__name__ = name
         vars(owner)[name] = wrapped
 
         def undo() -> None:

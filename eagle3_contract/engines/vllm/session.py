@@ -96,7 +96,7 @@ def start_facts(points: HookPoints, config: Any, flags: dict[str, str]) -> dict[
     return {
         "engine": "vllm",
         "version": installed_version(),
-        "runner": type(points.runner).__name__,
+        "runner": "v1",  # the V2 runner lacks the hook points
         "mode": "eager" if eager else "graph",
         "tp": parallel.tensor_parallel_size,
         "pp": parallel.pipeline_parallel_size,
