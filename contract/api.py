@@ -16,7 +16,7 @@ from contract.answers import Answer
 from contract.errors import InternalError, UserError
 from contract.findings import Json
 from contract.gate import judge
-from contract.kinds import default_kind, execute, kind_of_spec
+from contract.kinds import default_kind, kind_of_spec
 from contract.policy.load import policy_files
 from contract.report import render
 from contract.reporting import Report
@@ -174,7 +174,7 @@ def read(
         UserError: an engine is not known, a file cannot be read.
     """
     request = ReadRequest(drafter=os.fspath(drafter), engines=tuple(engines), target=_path(target), serve_args=dict(serve_args))
-    answer = execute(default_kind(kind), request)
+    answer = judge(default_kind(kind), request)
     if not isinstance(answer, Answer):
         raise InternalError("`read` answers, it does not report")
     return [_reading(data) for data in (answer.data if isinstance(answer.data, list) else [answer.data])]

@@ -9,14 +9,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from contract.answers import Result
 from contract.errors import UserError
 from contract.findings import Check, Status, check_from_error
+from contract.inputs import local_inputs
 from contract.kinds import Kind, execute
 from contract.reporting import Report
 from contract.requests import CheckRequest, Request, VerifyRequest
+
+if TYPE_CHECKING:
+    from contract.policy.load import Policy
 
 _GATE: Final = ("policy", "waivers")
 _DECIDED: Final = (Status.PASSED, Status.FAILED, Status.WAIVED)
@@ -33,18 +37,21 @@ def judge(kind: Kind, request: Request, *, policies: Callable[[], Iterable[str]]
         UserError: of the kind's body; or a policy cannot be used, in which case nothing was verified.
     """
     if not isinstance(request, CheckRequest | VerifyRequest):
-        return execute(kind, request)
-    return _judged(kind, request, list(policies()), today or datetime.now(UTC).date())
-
-
-def _judged(kind: Kind, request: CheckRequest | VerifyRequest, policies: list[str], today: date) -> Result:
-    from contract.policy.apply import integrity_check, split_waivers, tightened, tolerance_checks
+        with local_inputs(request) as (local, inputs):
+            return inputs.told(execute(kind, local))
+    from contract.policy.apply import tightened
     from contract.policy.load import load_policy
+
+    policy = load_policy(policies())
+    with local_inputs(tightened(request, policy), limits=policy.limits) as (local, inputs):
+        return inputs.told(_judged(kind, request, local, policy, today or datetime.now(UTC).date()))
+
+
+def _judged(kind: Kind, asked: CheckRequest | VerifyRequest, request: CheckRequest | VerifyRequest, policy: Policy, today: date) -> Result:
+    from contract.policy.apply import integrity_check, split_waivers, tolerance_checks
     from contract.source import read_yaml
     from contract.waivers import apply_waivers, load_waivers, waivers_path
 
-    policy = load_policy(policies)
-    asked, request = request, tightened(request, policy)
     added: list[Check] = list(integrity_check(asked, policy))
     added += tolerance_checks(read_yaml(request.spec, limits=policy.limits), policy)
     path, waivers = waivers_path(request.spec), None

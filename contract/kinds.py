@@ -128,14 +128,16 @@ def execute(kind: Kind, request: requests.Request) -> Result:
 
 
 def kind_of_spec(path: str) -> Kind:
-    """The kind that a contract file names.
+    """The kind that a contract file names; the file may be in a repository of the Hub (contract.inputs).
 
     Raises:
         InputRejected: the file is no contract, or its kind is not installed.
     """
+    from contract.inputs import local_inputs
     from contract.source.document import read_yaml
 
-    return kind_of_document(read_yaml(path))
+    with local_inputs(requests.ShowRequest(spec=path)) as (local, _):
+        return kind_of_document(read_yaml(local.spec))
 
 
 def kind_of_document(document: Document) -> Kind:

@@ -53,6 +53,10 @@ class Limits:
         samples: training samples of one run.
         findings: findings of one report.
         regex_length: characters of a pattern in a waiver.
+        hub_list_bytes: what the Hub says of one repository.
+        hub_bytes: what is read of files on the Hub by ranges, in one run.
+        hub_download_bytes: the files of one repository that are fetched whole.
+        hub_seconds: wall clock of one answer of the Hub (at most 16 MiB of a file).
     """
 
     header_bytes: int = 100_000_000
@@ -87,6 +91,10 @@ class Limits:
     samples: int = 1_000_000
     findings: int = 10_000
     regex_length: int = 256
+    hub_list_bytes: int = 64 * MIB
+    hub_bytes: int = 64 * GIB
+    hub_download_bytes: int = 2048 * GIB
+    hub_seconds: int = 300
 
     def lowered(self, **bounds: int) -> Limits:
         """A copy with some limits lowered.

@@ -7,6 +7,7 @@ from typing import Final
 
 from contract.errors import InternalError
 from contract.files.bundle_rules import RULES as BUNDLE_RULES
+from contract.files.hub_rules import HUB_RULES
 from contract.files.rules import RULES as FILE_RULES
 from contract.findings import Rule, Severity
 from contract.guarding.rules import GUARD_RULES
@@ -109,6 +110,7 @@ def core_rules() -> tuple[Rule, ...]:
         *SOURCE_RULES,
         *STRUCT_RULES,
         *FILE_RULES.values(),
+        *HUB_RULES.values(),
         *BUNDLE_RULES.values(),
         *WAIVER_RULES,
         *POLICY_RULES,

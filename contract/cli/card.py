@@ -14,7 +14,8 @@ from contract.cli.perform import perform, subject_of
 from contract.errors import InputRejected
 from contract.files.atomic import atomic_write
 from contract.findings import Where
-from contract.kinds import execute, kind_of_spec
+from contract.gate import judge
+from contract.kinds import kind_of_spec
 from contract.report.escape import visible
 from contract.requests import CardRequest
 
@@ -37,7 +38,7 @@ def command(spec: str, engines: tuple[str, ...], target: str | None, into: str |
     request = CardRequest(spec=spec, engines=engines, target=target)
 
     def body() -> Result:
-        result = execute(kind_of_spec(spec), request)
+        result = judge(kind_of_spec(spec), request)
         if into is None or not isinstance(result, Answer):
             return result
         section = "\n".join(visible(line) for line in result.text.split("\n"))

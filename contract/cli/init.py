@@ -7,7 +7,8 @@ import click
 from contract.answers import Result
 from contract.cli.params import Output, allow_pickle_option, formats_option, kind_option, parse_settings, target_option
 from contract.cli.perform import perform
-from contract.kinds import default_kind, execute
+from contract.gate import judge
+from contract.kinds import default_kind
 from contract.requests import InitRequest
 
 
@@ -44,6 +45,6 @@ def command(
             out=out,
             allow_pickle=allow_pickle,
         )
-        return execute(default_kind(kind_name), request)
+        return judge(default_kind(kind_name), request)
 
     return perform("init", body, outputs, subject={"drafter": drafter})

@@ -78,7 +78,7 @@ def engines_option(*, required: bool = False) -> Callable[[F], F]:
 
 def target_option(function: F) -> F:
     """``--target``."""
-    return click.option("--target", metavar="DIR|config.json", help="The target model.")(function)
+    return click.option("--target", metavar="DIR|config.json|hf:ORG/NAME@COMMIT", help="The target model.")(function)
 
 
 def serve_args_option(function: F) -> F:

@@ -11,7 +11,7 @@ from typing import Final
 
 from contract.errors import InputRejected
 from contract.files.names import case_collisions, shown
-from contract.files.paths import Folder, kind_of
+from contract.files.paths import Folder, kind_of, size_of
 from contract.files.rules import Problem, problem, problem_from_error, rejected
 from contract.findings import Where
 from contract.limits import Limits
@@ -127,4 +127,4 @@ def _look(folder: Folder, name: str) -> FileInfo:
             f"{shown(name)} is a {kind_of(status.st_mode)}, not a regular file",
             where=Where(file=shown(name)),
         )
-    return FileInfo(name, file_kind(name), status.st_size, status.st_nlink, True)
+    return FileInfo(name, file_kind(name), size_of(status), status.st_nlink, True)

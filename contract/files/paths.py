@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from contract.errors import InputRejected
 from contract.files.names import shown
@@ -43,6 +43,40 @@ class Identity:
     mtime_ns: int
 
 
+class Backing(Protocol):
+    """Where the bytes of a file are that is on this disk by name only (``contract.files.hub_mount``)."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+
+    def read_into(self, offset: int, view: memoryview) -> None:
+        """Fill the view from ``offset`` on; all of it is within the file. Raises UserError."""
+
+
+_BACKED: dict[tuple[int, int], Backing] = {}
+"""Backings by device and inode of the empty file that stands for each. Whoever reads without asking here finds an empty file."""
+
+
+def back(path: str | Path, backing: Backing) -> tuple[int, int]:
+    """Let every ``OpenedFile`` of a path read from a backing, until ``unback`` with the key that is returned."""
+    status = os.stat(path, follow_symlinks=False)
+    key = (status.st_dev, status.st_ino)
+    _BACKED[key] = backing
+    return key
+
+
+def unback(key: tuple[int, int]) -> None:
+    """End what ``back`` began."""
+    _BACKED.pop(key, None)
+
+
+def size_of(status: os.stat_result) -> int:
+    """Bytes of a file, those of its backing where it has one."""
+    backing = _BACKED.get((status.st_dev, status.st_ino))
+    return status.st_size if backing is None else backing.size
+
+
 class OpenedFile:
     """A regular file, open for reading by ``pread``. A context manager; closing is the opener's duty.
 
@@ -59,6 +93,7 @@ class OpenedFile:
         status = os.fstat(fd)
         self.identity = _identity(status)
         self.links = status.st_nlink
+        self._backing = _BACKED.get((status.st_dev, status.st_ino))
 
     @property
     def size(self) -> int:
@@ -78,6 +113,11 @@ class OpenedFile:
     def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
         """Fill the buffer from ``offset`` on. Raises InputRejected if the file ends before."""
         view = memoryview(buffer).cast("B") if isinstance(buffer, bytearray) or buffer.format != "B" else buffer
+        if self._backing is not None:
+            if offset + len(view) > self.size:
+                raise self.changed(f"it ends at byte {self.size}, {offset + len(view) - self.size} bytes too early")
+            self._backing.read_into(offset, view)
+            return
         done = 0
         while done < len(view):
             try:
@@ -91,7 +131,7 @@ class OpenedFile:
     def read(self, offset: int, count: int) -> bytes:
         """``count`` bytes from ``offset`` on. Raises InputRejected if the file ends before."""
         try:
-            data = os.pread(self.fd, count, offset)
+            data = os.pread(self.fd, count, offset) if self._backing is None else b""
         except OSError as error:
             raise self._unreadable(error) from error
         if len(data) == count:
@@ -132,7 +172,7 @@ class OpenedFile:
 
 
 def _identity(status: os.stat_result) -> Identity:
-    return Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    return Identity(status.st_dev, status.st_ino, size_of(status), status.st_mtime_ns)
 
 
 def open_path(path: str | Path) -> OpenedFile:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from contract.errors import UserError
@@ -12,7 +11,7 @@ from contract.findings import Check, Json, Where, check_from_error
 from eagle3_contract.check.context import CheckContext
 from eagle3_contract.check.reading import OUTCOME, check_reading
 from eagle3_contract.readings.engines import read
-from eagle3_contract.readings.load import view_of
+from eagle3_contract.readings.load import folder_name, view_of
 
 
 def check_engines(
@@ -29,7 +28,7 @@ def check_engines(
             yield OUTCOME.undecided(f"{engine} cannot be read without config.json", where=Where(file="config.json"))
             continue
         try:
-            view = view_of(checkpoint, ctx.drafter.config, name=Path(ctx.drafter.folder).resolve().name)
+            view = view_of(checkpoint, ctx.drafter.config, name=folder_name(ctx.drafter.folder))
             readings = read(view, engine, target_config(ctx), flags.get(engine, {}))
         except UserError as error:
             yield check_from_error(error, dimension="engine")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from contract.findings import Check, Json, Rule, Severity
@@ -23,6 +22,7 @@ from eagle3_contract.check.serving_rules import (
     TRAINED_LENGTH,
 )
 from eagle3_contract.readings.conditions import MISSING
+from eagle3_contract.readings.load import folder_name
 from eagle3_contract.readings.reading import EngineReading, Field, Outcome
 from eagle3_contract.readings.rules import Origin
 from eagle3_contract.readings.serve_asked import asked, flag_text, flag_value
@@ -159,7 +159,7 @@ def _draft_path(reading: EngineReading) -> Iterator[Check]:
 def _served_model(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:
     """``vllm serve DRAFTER``: the folder's config brings target and token count, or nothing does."""
     model = next((m for n in ("model", "model_path") if isinstance(m := flag_value(reading.asked, n), str)), None)
-    if model is None or model.rstrip("/").rpartition("/")[2].lower() != Path(ctx.drafter.folder).resolve().name.lower():
+    if model is None or model.rstrip("/").rpartition("/")[2].lower() != folder_name(ctx.drafter.folder).rpartition("/")[2].lower():
         return
     raw, stated = ctx.config.raw, ctx.value("target", "id")
     section = raw.get("speculators_config")

@@ -55,7 +55,16 @@ def load_drafter(path: str | Path, *, limits: Limits = DEFAULT_LIMITS, allow_pic
     for problem in checkpoint.problems:
         if problem.error is not None and problem.error.rule not in ENGINE_DECIDES:
             raise problem.error
-    return view_of(checkpoint, load_config(path, limits=limits), name=Path(path).resolve().name)
+    return view_of(checkpoint, load_config(path, limits=limits), name=folder_name(path))
+
+
+def folder_name(path: str | Path) -> str:
+    """The name by which an engine knows a drafter: its folder's, or its repository's for the snapshot of a Hugging Face cache."""
+    place = Path(path).resolve()
+    snapshots, home = place.parent, place.parent.parent.name
+    if snapshots.name == "snapshots" and home.startswith("models--"):
+        return home.removeprefix("models--").replace("--", "/")
+    return place.name
 
 
 def view_of(checkpoint: Checkpoint, config: Mapping[str, Json], *, name: str = "drafter") -> DrafterView:
