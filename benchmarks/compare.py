@@ -2,7 +2,8 @@
 
 Ours gives cosine, relative L2, scale-aware distance, maximum with index, non-finite counts, histogram, and all of it per row. The second
 peer is what a script would write: ``torch.allclose`` and the same pooled statistics, each an expression of its own. Copying means reading
-both tensors once into memory that is already there.
+both tensors once into memory that is already there. With the extra ``fast`` (numba) the compiled loops are measured, without it numpy and
+torch: the first line says which.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from measure import Outcome, interleaved, main, paired, record
 from torch import Tensor
 
+from contract.numerics.compiled import installed
 from contract.numerics.statistics import compare
 
 WIDTH = 7168
@@ -57,10 +59,12 @@ def script_statistics(a: Tensor, b: Tensor) -> list[Any]:
 def run(outcome: Outcome, options: argparse.Namespace) -> None:
     """Equal pairs (weights that must be the same) and noisy ones (states of two runs), one thread; then two threads over two pairs."""
     torch.set_num_threads(1)
+    outcome.figure("compiled loops (numba)", float(installed()), "")
     tiny = outcome.scale == "tiny"
     runs = options.runs or (1 if tiny else 5)
     for label, noise in (("equal", 0.0), ("noisy", 0.01)):
         a, b = make(1 << 20 if tiny else 128 << 20, noise, seed=0)
+        compare(a, b)  # compiles, the first time
         room_a, room_b = torch.empty_like(a), torch.empty_like(b)
 
         def copy_bytes(a: Tensor = a, b: Tensor = b, room_a: Tensor = room_a, room_b: Tensor = room_b) -> None:

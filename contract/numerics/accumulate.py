@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from contract.numerics.compiled import Kernel, kernel_for
 from contract.numerics.exponents import Exponents
 
 Floats = npt.NDArray[np.floating]
@@ -53,6 +54,7 @@ class Pass:
         size = self.rows * self.columns
         self.buffers = [torch.empty(size, dtype=work, device=device) for _ in range(3)]
         self.exponents = Exponents(device, size) if histogram else None
+        self.kernel: Kernel | None = kernel_for(a_TH, b_TH, histogram=histogram)
         self.sums: dict[str, npt.NDArray[np.float64]] = {k: np.zeros(self.T) for k in ("ab", "a2", "b2", "d2", "abs")}
         self.bad_a_T = np.zeros(self.T, np.int64)
         self.bad_b_T = np.zeros(self.T, np.int64)
@@ -72,9 +74,11 @@ class Pass:
             self.bit_equal += self.exponents.same
 
     def _chunk(self, r: int, c: int, a_RC: Tensor, b_RC: Tensor) -> None:
+        equal = _same_bits(a_RC, b_RC)
+        if self.kernel is not None and not equal and self._compiled_chunk(self.kernel, r, c, a_RC, b_RC):
+            return
         x_RC, y_RC, d_RC = (b[: a_RC.numel()].view(a_RC.shape) for b in self.buffers)
         x_RC.copy_(a_RC)
-        equal = _same_bits(a_RC, b_RC)
         if equal:
             y_RC = x_RC
         else:
@@ -92,6 +96,23 @@ class Pass:
                 self.exponents.add(x_RC, y_RC, d_RC)
             else:
                 self.bit_equal += _count_same(x_RC, y_RC, d_RC)
+
+    def _compiled_chunk(self, kernel: Kernel, r: int, c: int, a_RC: Tensor, b_RC: Tensor) -> bool:
+        """Add a chunk by compiled loops; False, and nothing added, where it needs a closer look."""
+        found = kernel.chunk(a_RC, b_RC)
+        if found is None:
+            return False
+        for name, sum_R in zip(("a2", "b2", "ab", "d2", "abs"), found.sums_5R, strict=True):
+            self.sums[name][r : r + len(sum_R)] += sum_R
+        self.bit_equal += found.same
+        if self.exponents is not None:
+            self.exponents.counts += found.counts
+        top = float(found.largest_R.max())
+        if top > self.max_abs:
+            row = int(found.largest_R.argmax())
+            seen_C = (a_RC[row].float() - b_RC[row].float()).abs_()
+            self.max_abs, self.max_at = top, (r + row, c + int(seen_C.argmax()))
+        return True
 
     def _equal_chunk(self, r: int, c: int, a2_R: Floats, elements: int) -> None:
         for name in ("ab", "a2", "b2"):
