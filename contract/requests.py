@@ -67,7 +67,12 @@ class ReadRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureRequest:
-    """``contract capture``: record what a running engine feeds the drafter. ``imitate`` names an engine whose reading decides it."""
+    """``contract capture``: record what a running engine feeds the drafter. ``imitate`` names an engine whose reading decides it.
+
+    ``engine_python`` is the interpreter of the engine's environment, ``max_new_tokens`` how many tokens each prompt gets, ``runs`` under
+    which circumstances each is run, ``dtype`` what the engine computes in; None and empty stand for the engine's own. ``spool`` is what a
+    server's plugin recorded: then nothing is run, and at most ``max_requests`` with ``max_rows`` tokens each are kept.
+    """
 
     spec: str
     engine: str
@@ -75,8 +80,15 @@ class CaptureRequest:
     out: str
     prompts: str | None = None
     samples: str | None = None
+    spool: str | None = None
+    max_requests: int | None = None
+    max_rows: int | None = None
     imitate: str | None = None
     serve_args: Mapping[str, str] = field(default_factory=dict)
+    engine_python: str | None = None
+    max_new_tokens: int | None = None
+    runs: tuple[str, ...] = ()
+    dtype: str | None = None
     device: str = "auto"
     allow_pickle: bool = False
 
@@ -100,8 +112,10 @@ class DraftRequest:
 class VerifyRequest:
     """``contract verify``: training path against inference path. ``integrity``, ``limits`` and ``ceilings`` as in ``CheckRequest``.
 
-    ``workers`` and ``resume`` are for the training path alone: how many processes measure samples (None: as many as pay), and a journal
-    of what was measured. More than one needs a main module that can be imported again (``if __name__ == "__main__":``).
+    ``engine_python``, ``max_new_tokens``, ``runs`` and ``dtype`` are for ``engine``, as in ``CaptureRequest``; ``prompts`` is a file of
+    prompts to run instead of the samples. ``workers`` and ``resume`` are for the training path alone: how many processes measure samples
+    (None: as many as pay), and a journal of what was measured. More than one needs a main module that can be imported again
+    (``if __name__ == "__main__":``).
     """
 
     spec: str
@@ -110,7 +124,12 @@ class VerifyRequest:
     engine: str | None = None
     target: str | None = None
     server: str | None = None
+    prompts: str | None = None
     serve_args: Mapping[str, str] = field(default_factory=dict)
+    engine_python: str | None = None
+    max_new_tokens: int | None = None
+    runs: tuple[str, ...] = ()
+    dtype: str | None = None
     device: str = "auto"
     executor: Executor = "local"
     workers: int | None = 1

@@ -7,6 +7,7 @@ from typing import cast
 
 import click
 
+from contract.cli.engine_options import run_options
 from contract.cli.gate_options import policy_option
 from contract.cli.logs import configure_logs, log_options
 from contract.cli.params import Output, allow_pickle_option, device_option, formats_option, serve_args_option
@@ -22,7 +23,9 @@ from contract.requests import Executor, VerifyRequest
 @click.option("--engine", metavar="NAME[RUNNER]==VERSION", help="Capture now, from this engine.")
 @click.option("--target", metavar="DIR", help="The target model.")
 @click.option("--server", metavar="URL", help="A running server.")
+@click.option("--prompts", metavar="FILE", help="Prompts to run instead of the samples, one a line.")
 @serve_args_option
+@run_options
 @device_option
 @click.option("--executor", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="Where to compute.")
 @click.option(
@@ -41,7 +44,12 @@ def command(
     engine: str | None,
     target: str | None,
     server: str | None,
+    prompts: str | None,
     serve_args: Mapping[str, str],
+    engine_python: str | None,
+    max_new_tokens: int | None,
+    runs: tuple[str, ...],
+    dtype: str | None,
     device: str,
     executor: str,
     workers: int | None,
@@ -59,6 +67,10 @@ def command(
         raise click.UsageError(
             "--workers, --resume and --executor are for the training path alone, without --capture, --engine and --server"
         )
+    if engine is None and (engine_python or runs or dtype):
+        raise click.UsageError("--engine-python, --runs and --dtype are for --engine")
+    if engine is None and server is None and (prompts is not None or max_new_tokens is not None):
+        raise click.UsageError("--prompts and --max-new-tokens are for --engine and --server")
     configure_logs(log, verbose=verbose)
     request = VerifyRequest(
         spec=spec,
@@ -67,7 +79,12 @@ def command(
         engine=engine,
         target=target,
         server=server,
+        prompts=prompts,
         serve_args=serve_args,
+        engine_python=engine_python,
+        max_new_tokens=max_new_tokens,
+        runs=runs,
+        dtype=dtype,
         device=device,
         executor=cast(Executor, executor),
         workers=workers,

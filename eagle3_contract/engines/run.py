@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,17 +10,25 @@ from typing import Final
 from contract.errors import ToolError, UsageError, UserError
 from contract.files.bundle_manifest import ImitatedEngine, ModelInfo
 from contract.limits import DEFAULT_LIMITS, Limits
+from contract.requests import CaptureRequest, VerifyRequest
 from contract.statement import fact
+from eagle3_contract.engines.assemble import Sampling
+from eagle3_contract.engines.jobs import parse_runs
+from eagle3_contract.engines.live import ENGINES, NEW_TOKENS, LiveOptions, bundle_of_spools, capture_live
 from eagle3_contract.engines.prompt_lines import prompt_lines
+from eagle3_contract.engines.rules import RULES
+from eagle3_contract.engines.spool_read import open_spool
 from eagle3_contract.engines.transformers import Prompt, Provenance, capture, file_digests
 from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.model.states import FINAL_NORM, Recipe
 from eagle3_contract.readings.engines import parse_engine, read
 from eagle3_contract.readings.load import load_drafter, load_target
 from eagle3_contract.readings.reading import BOUNDARIES
+from eagle3_contract.readings.serve_asked import bare, flags_for, refuse_unmatched
 from eagle3_contract.verify.sample_set import SampleSet
 
-RUNS_HERE: Final = ("transformers",)
+REFERENCE: Final = "transformers"
+RUNS_HERE: Final = (REFERENCE, *ENGINES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +41,7 @@ class Fed:
 
 def check_engine(name: str) -> None:
     """Raise ToolError (``engine.unknown``) unless this engine can be run by this tool."""
-    if name.partition("==")[0] not in RUNS_HERE:
+    if bare(name) not in RUNS_HERE:
         raise ToolError(
             f"{name} cannot be run by this version; it runs {', '.join(RUNS_HERE)}",
             rule="engine.unknown",
@@ -92,6 +100,34 @@ def file_prompts(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> list[Prom
     return [Prompt(id=id_, input_ids=ids) for id_, ids in prompt_lines(path, limits)]
 
 
+def options_for(engine: str, request: CaptureRequest | VerifyRequest, *, imitate: str | None = None) -> LiveOptions:
+    """How an engine is run, from the request; what means nothing to the engine is refused.
+
+    Raises:
+        UsageError: ``engine.options``.
+        ToolError: ``engine.unknown``.
+    """
+    check_engine(engine)
+    given = {
+        "--engine-python": request.engine_python,
+        "--max-new-tokens": request.max_new_tokens,
+        "--runs": request.runs or None,
+        "--serve-args": request.serve_args or None,
+    }
+    lost = [name for name, value in given.items() if value is not None] if bare(engine) == REFERENCE else []
+    lost += ["--imitate"] if imitate is not None and bare(engine) != REFERENCE else []
+    if lost:
+        raise UsageError(f"{', '.join(lost)} means nothing to {engine}", rule="engine.options", fix=RULES["engine.options"].remedy)
+    if bare(engine) != REFERENCE:
+        refuse_unmatched([engine], request.serve_args)
+    return LiveOptions(
+        python=request.engine_python,
+        new_tokens=NEW_TOKENS if request.max_new_tokens is None else request.max_new_tokens,
+        runs=parse_runs(request.runs),
+        dtype=request.dtype,
+    )
+
+
 def capture_now(
     loaded: LoadedContract,
     *,
@@ -101,6 +137,8 @@ def capture_now(
     samples: SampleSet | None = None,
     prompts: Sequence[Prompt] | None = None,
     imitate: str | None = None,
+    options: LiveOptions | None = None,
+    serve_args: Mapping[str, str] | None = None,
     device: str = "auto",
     limits: Limits = DEFAULT_LIMITS,
 ) -> Path:
@@ -108,31 +146,58 @@ def capture_now(
 
     Args:
         loaded: the contract.
-        engine: which engine runs; ``transformers``.
+        engine: which engine runs: ``transformers``, or ``vllm`` or ``sglang`` with the contract's drafter.
         target: the target's folder.
         out: the bundle to write.
         samples: run the tokens of these samples, or
         prompts: these prompts.
-        imitate: feed what this engine would feed.
+        imitate: feed what this engine would feed (transformers only).
+        options: how vLLM or SGLang is run; of transformers the dtype only.
+        serve_args: server command lines by engine (vLLM and SGLang).
         device: where to run.
 
     Raises:
-        UserError: see ``check_engine``, ``fed_by`` and ``engines.transformers.capture``.
+        UserError: see ``check_engine``, ``fed_by``, ``engines.transformers.capture`` and ``engines.live.capture_live``.
     """
     check_engine(engine)
+    chosen = sample_prompts(samples, limits) if samples is not None else iter(prompts or ())
+    if bare(engine) != REFERENCE:
+        return capture_live(
+            loaded, chosen, engine=engine, target=target, out=out, options=options, serve_args=serve_args, device=device, limits=limits
+        )
     fed = fed_by(loaded, imitate, target)
     stated = fact(loaded.contract.target.dtype)
     identity = fact(loaded.contract.target.id)
     drafter = ModelInfo(id=None, model_type=None, files=file_digests(loaded.drafter_folder, limits=limits))
     provenance = Provenance(target_id=str(identity.value) if identity.known else None, drafter=drafter, imitates=fed.imitates)
-    chosen = sample_prompts(samples, limits) if samples is not None else iter(prompts or ())
+    asked = None if options is None else options.dtype
     return capture(
         target,
         chosen,
         fed.recipe,
         out,
-        dtype=str(stated.value) if stated.known else "auto",
+        dtype=asked or (str(stated.value) if stated.known else "auto"),
         device=device,
         provenance=provenance,
+        limits=limits,
+    )
+
+
+def capture_spool(loaded: LoadedContract, request: CaptureRequest, *, limits: Limits = DEFAULT_LIMITS) -> Path:
+    """A bundle from what the plugins recorded inside a server that was started elsewhere.
+
+    Raises:
+        UserError: see ``engines.live.bundle_of_spools``.
+    """
+    asked = parse_engine(request.engine)
+    spool = open_spool(str(request.spool), limits=limits)
+    return bundle_of_spools(
+        loaded,
+        [spool],
+        asked,
+        target=request.target,
+        out=request.out,
+        flags=flags_for(request.engine, request.serve_args),
+        sampling=Sampling(requests=request.max_requests, rows=request.max_rows, unfinished=True),
         limits=limits,
     )

@@ -202,11 +202,13 @@ class _Verification:
                 return open_bundle(request.capture, limits=self.limits)
             if request.engine is None:
                 return None
-            from eagle3_contract.engines.run import capture_now
+            from eagle3_contract.engines.run import capture_now, file_prompts, options_for
 
+            options = options_for(request.engine, request)
             if request.target is None:
                 raise UsageError("an engine needs the target", rule="engine.target-needed", fix="Give the target's folder with --target.")
-            if samples is None:
+            prompts = None if request.prompts is None else file_prompts(request.prompts, self.limits)
+            if samples is None and prompts is None:
                 raise UsageError("nothing to run: there are no samples", rule="engine.samples-needed", fix="Give samples with --samples.")
             folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="contract-capture-"))
             out = capture_now(
@@ -214,7 +216,10 @@ class _Verification:
                 engine=request.engine,
                 target=request.target,
                 out=f"{folder}/capture",
-                samples=samples,
+                samples=samples if prompts is None else None,
+                prompts=prompts,
+                options=options,
+                serve_args=request.serve_args,
                 device=request.device,
                 limits=self.limits,
             )
