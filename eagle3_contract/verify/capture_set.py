@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from torch import Tensor
@@ -21,6 +21,7 @@ from contract.statement import fact
 from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.model.states import FINAL_NORM, State
 from eagle3_contract.verify import rules
+from eagle3_contract.verify.engine_runs.rows import RowLedger, is_compared, repeats, rows_in_common
 
 _NUMBERED: Final = re.compile(r"(slot|boundary)\.(\d+)")
 
@@ -32,6 +33,8 @@ class Captured:
     request: BundleRequest
     slots: tuple[str, ...]
     states: Mapping[State, str]
+    rows: int
+    """Rows that are looked at, from the first on: all of the request's, or those that it has in common with its sample."""
 
     @classmethod
     def of(cls, request: BundleRequest) -> Captured:
@@ -39,26 +42,30 @@ class Captured:
         states: dict[State, str] = {int(m[2]): name for name in request.tensors if (m := _NUMBERED.fullmatch(name)) and m[1] == "boundary"}
         if FINAL_NORM_TENSOR in request.tensors:
             states[FINAL_NORM] = FINAL_NORM_TENSOR
-        return cls(request, tuple(name for _, name in slots), states)
+        return cls(request, tuple(name for _, name in slots), states, request.tokens)
+
+    def first(self, rows: int) -> Captured:
+        """The same request, looked at up to a row."""
+        return replace(self, rows=rows)
 
     @property
     def input_ids(self) -> Tensor:
         """The token ids [T]."""
-        return load_tensor(self.request.tensors[INPUT_IDS])
+        return self.load(INPUT_IDS)
 
     @property
     def positions(self) -> Tensor:
         """The tokens' positions [T]."""
-        return load_tensor(self.request.tensors[POSITION_IDS])
+        return self.load(POSITION_IDS)
 
     def load(self, name: str) -> Tensor:
-        """A recorded tensor."""
-        return load_tensor(self.request.tensors[name])
+        """A recorded tensor, its first ``rows`` rows."""
+        return load_tensor(self.request.tensors[name])[: self.rows]
 
     @property
     def greedy(self) -> Tensor | None:
         """The target's argmax after each token [T], if it was recorded."""
-        return load_tensor(self.request.tensors[GREEDY]) if GREEDY in self.request.tensors else None
+        return self.load(GREEDY) if GREEDY in self.request.tensors else None
 
 
 def belongs(bundle: Bundle, loaded: LoadedContract) -> Iterator[Check]:
@@ -120,43 +127,56 @@ def belongs(bundle: Bundle, loaded: LoadedContract) -> Iterator[Check]:
 
 
 class Requests:
-    """The requests of a bundle, found by the sample they repeat; each is used once, and what is left over is known."""
+    """The requests of a bundle's plain run, found by the sample they repeat; each is used once, and what is left over is known.
+
+    Requests of further runs, and those whose first rows came from a cache, are no samples' requests (``engine_runs.rows``).
+    """
 
     def __init__(self, bundle: Bundle) -> None:
-        self._open = [Captured.of(r) for r in bundle.requests]
+        self._open = [Captured.of(r) for r in bundle.requests if is_compared(r)]
         self._ids = {c.request.id: c.input_ids for c in self._open}
+        self.ledger = RowLedger(bundle)
 
     def take(self, sample: str, input_ids_T: Tensor) -> tuple[Captured | None, list[Check]]:
-        """The request for a sample: the one that names it, else the one with its tokens."""
-        named = next((c for c in self._open if c.request.sample == sample), None)
-        found = named or next((c for c in self._open if c.request.sample is None and _equal(self._ids[c.request.id], input_ids_T)), None)
+        """The request for a sample, looked at up to the last row in common: the one that names it, else the one that runs most of its
+        tokens. An engine that was given the sample's prompt goes on with its own text."""
+        found = self._find(sample, input_ids_T)
         if found is None:
             return None, [
                 rules.CAPTURE_SAMPLES.failed(f"the capture has no request for sample {sample}", expected=sample, where=Where(sample=sample))
             ]
         self._open.remove(found)
-        ids_T = self._ids[found.request.id]
-        if not _equal(ids_T, input_ids_T):
-            shared = min(len(ids_T), len(input_ids_T))
-            differing = (ids_T[:shared] != input_ids_T[:shared]).nonzero()
-            row = int(differing[0]) if len(differing) else shared
+        request, ids_T = found.request, self._ids[found.request.id]
+        row = rows_in_common(ids_T, input_ids_T)
+        if not repeats(request, ids_T, input_ids_T):
+            self.ledger.refused.add(request.id)
             return None, [
                 rules.CAPTURE_PROMPT.failed(
-                    f"request {found.request.id} has other tokens than sample {sample}: {len(ids_T)} against {len(input_ids_T)}, "
+                    f"request {request.id} has other tokens than sample {sample}: {len(ids_T)} against {len(input_ids_T)}, "
                     f"the first difference in row {row}",
                     expected=input_ids_T[row : row + 8].tolist(),
                     actual=ids_T[row : row + 8].tolist(),
                     where=Where(sample=sample, row=row),
                 )
             ]
-        return found, [
-            rules.CAPTURE_PROMPT.passed(f"request {found.request.id} has the tokens of sample {sample}", where=Where(sample=sample))
+        whole = row == len(ids_T) == len(input_ids_T)
+        how = "the tokens" if whole else f"the first {row} of {len(input_ids_T)} tokens"
+        generated = f"; of its {len(ids_T)} rows {len(ids_T) - row} are others" if row < len(ids_T) else ""
+        return found.first(row), [
+            rules.CAPTURE_PROMPT.passed(
+                f"request {request.id} has {how} of sample {sample}{generated}",
+                where=Where(sample=sample),
+                evidence={"rows": len(input_ids_T), "in_common": row, "request_rows": len(ids_T), "prompt": request.info.prompt_tokens},
+            )
         ]
+
+    def _find(self, sample: str, input_ids_T: Tensor) -> Captured | None:
+        named = next((c for c in self._open if c.request.sample == sample), None)
+        if named is not None:
+            return named
+        fitting = [c for c in self._open if c.request.sample is None and repeats(c.request, self._ids[c.request.id], input_ids_T)]
+        return max(fitting, key=lambda c: rows_in_common(self._ids[c.request.id], input_ids_T), default=None)
 
     def rest(self) -> list[Captured]:
         """Requests that repeat no sample."""
         return list(self._open)
-
-
-def _equal(a_T: Tensor, b_T: Tensor) -> bool:
-    return a_T.shape == b_T.shape and bool((a_T == b_T).all())

@@ -5,7 +5,7 @@ Legend: T tokens, G target hidden size, DV draft vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -34,6 +34,7 @@ from eagle3_contract.verify.capture_set import Captured, Requests, belongs
 from eagle3_contract.verify.collect import Findings
 from eagle3_contract.verify.distances import Distances
 from eagle3_contract.verify.divergence import EXACT, PathComparison, bound_for, compare_paths, first_parting, path_checks
+from eagle3_contract.verify.engine_runs.rows import Covered, first_rows, generated_mask
 from eagle3_contract.verify.executors.begin import measuring
 from eagle3_contract.verify.executors.measure import Measurer, open_head
 from eagle3_contract.verify.executors.result import SampleProblem
@@ -43,6 +44,7 @@ from eagle3_contract.verify.figures import (
     coverage_check,
     definition_of,
     floor_check,
+    measure,
     path_figures_checks,
 )
 from eagle3_contract.verify.inference import InferenceReading, inference_reading, recipe_fed
@@ -55,6 +57,8 @@ from eagle3_contract.verify.steps import steps_and_drafts
 from eagle3_contract.verify.strips import Strips
 from eagle3_contract.verify.target_tokens import NO_TARGET, of_sample, recorded
 
+REQUEST: Final = "capture"
+"""The format of a sample that is a request's own tokens and boundaries."""
 OTHERS: Final = 8
 """Other samples, or other requests, that a slot may be taken for."""
 TARGET_NEEDED: Final = "drafter.target-needed"
@@ -89,7 +93,7 @@ class Walk:
 
     def __post_init__(self) -> None:
         self.steps, drafts = steps_and_drafts(self.loaded.contract)
-        self.training, self.inference = PathFigures(self.steps, drafts), PathFigures(self.steps, drafts)
+        self.training, self.paired, self.inference = (PathFigures(self.steps, drafts) for _ in range(3))
         self.definition = definition_of(self.loaded)
         self.distances = Distances(self.reading.recipe)
         self.strips = Strips()
@@ -113,6 +117,7 @@ class Walk:
             self._walk_samples(self.samples, requests)
         if requests is not None:
             self._walk_rest(requests)
+            self.found.add(*requests.ledger.checks())
         self._conclude()
 
     def _path(self, reading: Reading, how: str) -> DraftPath | None:
@@ -180,14 +185,34 @@ class Walk:
                 captured, checks = requests.take(sample.name, sample.input_ids_T)
                 self.found.add(*checks)
             stored = {state: sample.states_THk[i] for state, i in stored_states(sample, samples).items()}
-            self._one(sample, stored, captured, partial(self._other_samples, sample.name))
+            others = partial(self._other_samples, sample.name)
+            if captured is None or requests is None:
+                self._one(sample, stored, None, others, (self.training,))
+                continue
+            self.found.add(*self_checks(captured.first(captured.request.tokens)))
+            part = first_rows(sample, captured.rows)
+            if part is sample:
+                self._one(sample, stored, captured, others, (self.training, self.paired))
+            else:  # training's figures are the whole sample's; the comparison stands on the rows that both sides have
+                self._one(sample, stored, None, others, (self.training,))
+                self._one(part, {state: x[: captured.rows] for state, x in stored.items()}, captured, others, (self.paired,))
+            own = self._generated(captured)
+            requests.ledger.add(Covered(captured.request, sample.name, sample.tokens, captured.rows, own))
         self._samples_were_read(samples, read)
+
+    def _generated(self, captured: Captured) -> int:
+        """A sample's request once more, whole: what the engine wrote behind the rows in common is judged by the boundaries that it recorded
+        itself. Returns how many rows that adds."""
+        whole = captured.first(captured.request.tokens)
+        if captured.rows == whole.rows or not any(s in whole.states for s in self.reading.recipe):
+            return 0
+        self._request(whole, (self.paired,), lambda: iter(()))
+        return whole.rows - captured.rows
 
     def _walk_rest(self, requests: Requests) -> None:
         """Requests that repeat no sample: the boundaries that they record stand for the states of training."""
         rest = requests.rest()
         for captured in rest:
-            stored = {state: captured.load(name) for state, name in captured.states.items() if state in self.reading.recipe}
             name = captured.request.id
             if not captured.states:
                 self.found.add(
@@ -198,35 +223,42 @@ class Walk:
                     )
                 )
                 continue
-            states = tuple(stored[s] for s in self.reading.recipe if s in stored)
-            sample = TrainingSample(
-                name=name, file=name, format="capture", input_ids_T=captured.input_ids, loss_mask_T=None, states_THk=states
-            )
-            self._one(sample, stored, captured, partial(_other_requests, rest, captured, self.reading.recipe))
+            self.found.add(*self_checks(captured))
+            self._request(captured, (self.training, self.paired), partial(_other_requests, rest, captured, self.reading.recipe))
+            requests.ledger.add(Covered(captured.request, None, 0, 0, captured.rows))
+
+    def _request(self, captured: Captured, into: Sequence[PathFigures], others: Callable[[], Iterator[Named]]) -> None:
+        """A request as a sample of its own."""
+        stored = {state: captured.load(name) for state, name in captured.states.items() if state in self.reading.recipe}
+        name = captured.request.id
+        sample = TrainingSample(
+            name=name, file=name, format=REQUEST, input_ids_T=captured.input_ids, loss_mask_T=generated_mask(captured.request),
+            states_THk=tuple(stored[s] for s in self.reading.recipe if s in stored),
+        )  # fmt: skip
+        self._one(sample, stored, captured, others, into)
 
     def _one(
-        self, sample: TrainingSample, stored: Mapping[State, Tensor], captured: Captured | None, others: partial[Iterator[Named]]
+        self,
+        sample: TrainingSample,
+        stored: Mapping[State, Tensor],
+        captured: Captured | None,
+        others: Callable[[], Iterator[Named]],
+        into: Sequence[PathFigures],
     ) -> None:
         """One sample on the training path; with a request also on the inference path, and the two compared.
 
         Args:
-            sample: tokens, mask, last state.
+            sample: tokens, mask, last state; as many rows as the request is looked at.
             stored: the states of training by name, [T, G] each.
             captured: the request with the same tokens.
             others: gives states of other documents, for attribution.
+            into: takes the figures of the training path.
         """
         target = self._target_tokens(sample, captured)
         ours = Recorder() if captured is not None else None
-        logits = None
-        if self.train_path is not None and all(s in stored for s in self.reading.recipe):
-            states = [stored[s] for s in self.reading.recipe]
-            logits = self.train_path.run(sample.input_ids_T, states, self.steps, document_ids_T=sample.document_ids_T, taps=ours)
-            self._count(self.training, sample, logits, target)
-            if captured is not None:
-                self.strips.add(sample.name, "training", logits[0], self.train_path.drafter.target_ids.cpu(), sample.input_ids_T)
+        logits = self._train(sample, stored, target, into, ours)
         if captured is None:
             return
-        self.found.add(*self_checks(captured))
         slots = [captured.load(name) for name in captured.slots]
         self._shapes(sample, slots)
         named = [Named(state, partial(_itself, x)) for state, x in stored.items()]
@@ -234,8 +266,27 @@ class Walk:
         named += others()
         self.verdicts += judge_request(sample.name, slots, self.reading.recipe, named, self.bounds, norm_weights=self._norm_weights())
         self.distances.add(slots, stored, captured)
-        if self.infer_path is not None and logits is not None and ours is not None:
+        every_step = sample.tokens >= self.steps + 2  # a row that is shared for each step, else there is nothing to compare
+        if self.infer_path is not None and logits is not None and ours is not None and every_step:
             self._inference(sample, stored, slots, logits, ours, target)
+
+    def _train(
+        self,
+        sample: TrainingSample,
+        stored: Mapping[State, Tensor],
+        target: TargetTokens | None,
+        into: Sequence[PathFigures],
+        taps: Recorder | None,
+    ) -> list[Tensor] | None:
+        """The training path's logits, counted; None where a state of the recipe is not at hand. ``taps``: of a sample with a request."""
+        if self.train_path is None or sample.tokens < 2 or not all(s in stored for s in self.reading.recipe):
+            return None
+        states = [stored[s] for s in self.reading.recipe]
+        logits = self.train_path.run(sample.input_ids_T, states, self.steps, document_ids_T=sample.document_ids_T, taps=taps)
+        self._count(into, sample, logits, target)
+        if self.paired in into:
+            self.strips.add(sample.name, "training", logits[0], self.train_path.drafter.target_ids.cpu(), sample.input_ids_T)
+        return logits
 
     def _inference(
         self,
@@ -254,7 +305,7 @@ class Walk:
             message = f"{sample.name}: the drafter does not run on the captured states: {error.message}"
             self.found.add(rules.RUNNABLE.failed(message, fix=error.fix))
             return
-        self._count(self.inference, sample, got, target)
+        self._count((self.inference,), sample, got, target)
         self.strips.add(sample.name, "inference", got[0], self.infer_path.drafter.target_ids.cpu(), sample.input_ids_T)
         apart = [self.distances.own(x, stored.get(state)) for x, state in zip(slots, self.reading.recipe, strict=False)]
         bound = bound_for([a.median for a in apart if a is not None], [a.worst for a in apart if a is not None])
@@ -274,14 +325,18 @@ class Walk:
         parting = first_parting(ours, theirs, EXACT)
         self.same_states.append(compare_paths(sample.name, want, got, EXACT, parting))
 
-    def _count(self, figures: PathFigures, sample: TrainingSample, logits: Sequence[Tensor], target: TargetTokens | None) -> None:
+    def _count(self, into: Sequence[PathFigures], sample: TrainingSample, logits: Sequence[Tensor], target: TargetTokens | None) -> None:
         assert self.train_path is not None
         targets_D = self.train_path.drafter.target_ids.cpu()
-        missing = figures.add(
-            sample.name, logits, targets_D, sample.input_ids_T, sample.loss_mask_T, target, self.definition, sample.document_ids_T
+        # A request's mask says where its rounds begin; accuracy is claimed for samples.
+        definition = None if sample.format == REQUEST else self.definition
+        length, counts, missing = measure(
+            logits, into[0].drafts, targets_D, sample.input_ids_T, sample.loss_mask_T, target, definition, sample.document_ids_T
         )
+        for figures in into:
+            figures.take(sample.name, length, counts)
         self.no_target = self.no_target or missing
-        if figures is self.training and target is not None and sample.loss_mask_T is not None:
+        if self.training in into and target is not None and sample.loss_mask_T is not None and sample.format != REQUEST:
             mask_T = sample.loss_mask_T.bool()
             self.covered += int(torch.isin(target.full[mask_T], targets_D).sum())
             self.counted += int(mask_T.sum())
@@ -352,7 +407,7 @@ class Walk:
         if self.samples is not None and self.train_path is not None:
             self.found.add(*claim_checks(self.loaded, self.training, self.no_target))
             self.found.add(*coverage_check(self.loaded, self.covered, self.counted))
-        self.found.add(*path_figures_checks(self.training, self.inference))
+        self.found.add(*path_figures_checks(self.paired, self.inference))
         last, path = (self.inference, "inference") if self.inference.lengths else (self.training, "training")
         self.found.add(*floor_check(self.loaded, last, path))
 

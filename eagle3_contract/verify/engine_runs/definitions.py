@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeGuard
 
 from contract.errors import InputRejected
 from contract.findings import Json
@@ -293,5 +293,5 @@ def _whole(value: float) -> int:
     return int(value)
 
 
-def _is_count(value: Json) -> bool:
+def _is_count(value: Json) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
