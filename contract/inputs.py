@@ -75,10 +75,11 @@ class Fetched:
 
 @dataclass(slots=True)
 class Inputs:
-    """What stands behind the inputs of one request, and what is to be said of it."""
+    """What stands behind the inputs of one request, and what is to be said of it. ``text_is_kept``: an answer's text is a document."""
 
     fetched: list[Fetched] = field(default_factory=list)
     local: list[tuple[str, str]] = field(default_factory=list)
+    text_is_kept: bool = False
 
     def told(self, result: Result) -> Result:
         """A report or an answer that names the inputs as the user did, and says which commits they were."""
@@ -94,8 +95,10 @@ class Inputs:
         return replace(report, subject=subject, measurements=measurements, checks=[*checks, *self.checks()], provenance=provenance)
 
     def _answer(self, answer: Answer) -> Answer:
-        lines = [self.named(answer.text), *(f"{f.field}: {f.text} is commit {f.commit}" for f in self.fetched)]
-        lines += [f"{check.severity.value}: {check.message}" for check in self.checks()]
+        lines = [self.named(answer.text)]
+        if not self.text_is_kept:
+            lines += [f"{f.field}: {f.text} is commit {f.commit}" for f in self.fetched]
+            lines += [f"{check.severity.value}: {check.message}" for check in self.checks()]
         data = self.named(answer.data)
         if self.fetched:
             hub: list[Json] = [f.as_json() for f in self.fetched]
@@ -181,7 +184,7 @@ def local_inputs(request: Q, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[tup
     Raises:
         UserError: a repository cannot be found, read or believed; also every error of the block, its paths as the user named them.
     """
-    inputs = Inputs()
+    inputs = Inputs(text_is_kept=isinstance(request, CardRequest))
     with ExitStack() as held:
         changed: dict[str, Any] = {}
         known = {f.name for f in fields(request)}
