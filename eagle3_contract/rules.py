@@ -16,6 +16,7 @@ from eagle3_contract.readings.error_rules import RULES as READING_RULES
 from eagle3_contract.stamp.rules import RULES as STAMP_RULES
 from eagle3_contract.trainers.rules import RULES as TRAINER_RULES
 from eagle3_contract.verify.rules import RULES as VERIFY_RULES
+from eagle3_contract.verify.server.rules import RULES as SERVER_RULES
 
 ALL_RULES: Final[tuple[Rule, ...]] = (
     *DIFF_RULES,
@@ -23,6 +24,7 @@ ALL_RULES: Final[tuple[Rule, ...]] = (
     *INIT_RULES,
     *CHECK_RULES,
     *VERIFY_RULES,
+    *SERVER_RULES,
     *EXPORT_RULES,
     *ENGINE_RULES.values(),
     *GATE_RULES,
