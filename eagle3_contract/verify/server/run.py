@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.errors import UserError
@@ -18,7 +19,6 @@ from eagle3_contract.model.ceilings import under_ceilings
 from eagle3_contract.model.load import LoadedContract, load_contract
 from eagle3_contract.model.states import Recipe
 from eagle3_contract.verify.collect import Findings, Stopped
-from eagle3_contract.verify.engine_runs.definitions import Counts
 from eagle3_contract.verify.flow import drafter_flow
 from eagle3_contract.verify.server import rules
 from eagle3_contract.verify.server.address import parse_address
@@ -39,7 +39,7 @@ def verify_server(request: VerifyRequest, *, limits: Limits = DEFAULT_LIMITS) ->
     subject: dict[str, Json] = {
         name: value for name in ("spec", "server", "samples", "prompts", "target") if (value := getattr(request, name)) is not None
     }
-    found = Findings(request.fail_fast)
+    found = Findings(request.fail_fast, limits)
     measurements: dict[str, Json] = {}
     provenance: dict[str, Json] = {}
     complete = True
@@ -50,8 +50,8 @@ def verify_server(request: VerifyRequest, *, limits: Limits = DEFAULT_LIMITS) ->
             _Run(request, loaded, client, found, measurements, provenance, limits).run()
         finally:
             measurements["flow"] = drafter_flow(loaded.contract, found.checks).as_json()
-    except Stopped:
-        provenance["stopped"] = "at the first failure (--fail-fast)"
+    except Stopped as stopped:
+        provenance["stopped"] = str(stopped)
     except KeyboardInterrupt:
         complete = False
     except SpecInvalid as error:
@@ -156,23 +156,27 @@ class _Run:
         return prompts
 
     def _predicted(self, server: Server, told: Sequence[Told]) -> None:
-        """Only where it was asked for with --samples or --target: it runs the drafter, which takes its time."""
-        if self.request.samples is None and self.request.target is None:
+        """Only where samples or the target are given for it: it runs the drafter, which takes its time."""
+        request = self.request
+        with_weights = request.target is not None and Path(request.target).is_dir()
+        if request.samples is None and not with_weights:
             return
-        from eagle3_contract.verify.server.predict import predict, predicted_checks  # torch is needed only here
+        from eagle3_contract.verify.server.predict import not_predicted, on_answers, on_samples, predicted_checks  # torch
 
-        if self.samples is None and self.request.samples is not None:
-            self._sample_prompts()
-        if self.samples is None:
+        try:
+            if request.samples is not None:
+                if self.samples is None:
+                    self._sample_prompts()
+                assert self.samples is not None
+                prediction = on_samples(self.loaded, request, self.samples, self.limits)
+            else:
+                prediction = on_answers(self.loaded, request, told, self.limits)
+        except UserError as error:
+            self.found.add(not_predicted(error))
             return
-        prediction = predict(self.loaded, self.request, self.samples, self.limits)
         self.found.add(*prediction.checks)
-        if prediction.figures is None or not prediction.figures.lengths:
+        if not prediction.figures.lengths:
             return
         self.measurements["training_path"] = prediction.figures.as_measurement()
-        measured: dict[str | None, Counts] = {}
-        for t in told:
-            if t.counts is not None and t.window is Window.OWN:
-                name = t.prompt.sample
-                measured[name] = measured.get(name, Counts(rounds=0, accepted=0)) + t.counts
-        self.found.add(*predicted_checks(prediction.figures, measured, server.facts.steps))
+        own = {t.prompt.id: t.counts for t in told if t.window is Window.OWN and t.counts is not None}
+        self.found.add(*predicted_checks(prediction, own, server.facts.steps))
