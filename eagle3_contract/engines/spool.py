@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 EVENT_KEY: Final = "event"
@@ -68,7 +68,8 @@ class Spool:
             name = f"{self._count:09d}-{os.getpid()}.safetensors"
             self._count += 1
             part = self.folder / (name + PART)
-            save_file(kept, part, metadata={EVENT_KEY: json.dumps({"kind": kind, **facts})})
+            # Not save_file: newer safetensors write to a name of their own first, which a killed engine leaves behind.
+            part.write_bytes(save(kept, metadata={EVENT_KEY: json.dumps({"kind": kind, **facts})}))
             os.replace(part, self.folder / name)
 
 

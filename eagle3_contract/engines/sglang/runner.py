@@ -104,6 +104,8 @@ def run(job: Mapping[str, Any]) -> None:
             answers = engine.generate(input_ids=prompts, sampling_params=sampling, rid=[request for request, _ in group])
             for answer in answers:
                 add_counters(counters, answer["meta_info"])
+        # Answers leave the scheduler before it has written its events down; it answers this one after that.
+        engine.get_server_info()
     finally:
         engine.shutdown()
     finish(Path(job["spool"]), counters)
