@@ -27,6 +27,8 @@ WORST_GAIN: Final = 8.0
 """The same for the worst of some hundred rows. Rows whose attention is torn between two keys amplify most, and they need not be those whose
 states are farthest apart: a clean bfloat16 capture of SmolLM2 gives 4.03 (drafter a) and 4.33 (drafter b) at step 1 over texts of 180 to
 215 tokens."""
+LOGIT_CAPS: Final = (0.2, 0.5)
+"""Largest bounds for logits, median and worst row: where a single differing wiring switch already shows."""
 
 WORDS: Final = {
     "fc_in": "the states that reach fc",
@@ -181,14 +183,14 @@ def _within(c: PathComparison, step: int) -> bool:
 def bound_for(state_medians: Sequence[float], state_worsts: Sequence[float]) -> Tolerance:
     """The logit bound that follows from how far the states themselves are apart on this sample.
 
-    Equal bits in, nearly equal bits out; noisy states may be amplified ``GAIN`` times, in the worst row ``WORST_GAIN`` times. Capped
-    where a single differing wiring switch already shows.
+    Equal bits in, nearly equal bits out; noisy states may be amplified ``GAIN`` times, in the worst row ``WORST_GAIN`` times, up to
+    ``LOGIT_CAPS``.
     """
     median, worst = max(state_medians, default=0.0), max(state_worsts, default=0.0)
     if median == 0.0 and worst == 0.0:
         return EXACT
     return Tolerance(
-        median=min(max(EXACT.median, GAIN * median), 0.2),
-        worst=min(max(EXACT.worst, WORST_GAIN * worst), 0.5),
+        median=min(max(EXACT.median, GAIN * median), LOGIT_CAPS[0]),
+        worst=min(max(EXACT.worst, WORST_GAIN * worst), LOGIT_CAPS[1]),
         source="distance of the states",
     )

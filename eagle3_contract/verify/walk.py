@@ -17,7 +17,6 @@ from contract.errors import UserError
 from contract.files.bundle import Bundle
 from contract.findings import Depth, Json, Where
 from contract.limits import Limits
-from contract.numerics.tolerance import Tolerance
 from contract.requests import VerifyRequest
 from contract.statement import fact
 from eagle3_contract.drafter.taps import Recorder
@@ -28,13 +27,17 @@ from eagle3_contract.model.wiring import Reading
 from eagle3_contract.trainers.sample import TrainingSample
 from eagle3_contract.verify import rules, state_rules
 from eagle3_contract.verify.acceptance import Acceptance
+from eagle3_contract.verify.best import Best
 from eagle3_contract.verify.bounds import state_bounds
 from eagle3_contract.verify.capture_self import recipe_said, self_checks
 from eagle3_contract.verify.capture_set import Captured, Requests, belongs
 from eagle3_contract.verify.collect import Findings
 from eagle3_contract.verify.distances import Distances
 from eagle3_contract.verify.divergence import EXACT, PathComparison, bound_for, compare_paths, first_parting, path_checks
+from eagle3_contract.verify.engine_drafter.run import checks as drafter_checks
+from eagle3_contract.verify.engine_runs.floors import logit_tolerance, under_noise
 from eagle3_contract.verify.engine_runs.rows import Covered, first_rows, generated_mask
+from eagle3_contract.verify.engine_runs.run import measure_noise, noise_checks
 from eagle3_contract.verify.executors.begin import measuring
 from eagle3_contract.verify.executors.measure import Measurer, open_head
 from eagle3_contract.verify.executors.result import SampleProblem
@@ -97,7 +100,8 @@ class Walk:
         self.definition = definition_of(self.loaded)
         self.distances = Distances(self.reading.recipe)
         self.strips = Strips()
-        self.bounds = state_bounds(self.loaded.contract, self.bundle)
+        self.noise = measure_noise(self.bundle, self.reading)
+        self.bounds = state_bounds(self.loaded.contract, self.bundle, self.noise)
         self.others = OtherSamples(self.samples, self.limits) if self.samples is not None else None
         self.head, self.no_head = open_head(self.target, self.request.target)
 
@@ -118,7 +122,24 @@ class Walk:
         if requests is not None:
             self._walk_rest(requests)
             self.found.add(*requests.ledger.checks())
+        self._engine_drafter()
         self._conclude()
+
+    def _engine_drafter(self) -> None:
+        """The engine's drafter, forward by forward, against ours on the same inputs."""
+        if self.bundle is None:
+            return
+        found = drafter_checks(
+            self.bundle,
+            self.loaded,
+            self.reading,
+            self.source,
+            self.target,
+            self.measurements,
+            target_folder=self.request.target,
+            device=self.device,
+        )
+        self.found.add(*found)
 
     def _path(self, reading: Reading, how: str) -> DraftPath | None:
         path, error = try_build(reading, self.source, self.target, self.device)
@@ -309,9 +330,7 @@ class Walk:
         self.strips.add(sample.name, "inference", got[0], self.infer_path.drafter.target_ids.cpu(), sample.input_ids_T)
         apart = [self.distances.own(x, stored.get(state)) for x, state in zip(slots, self.reading.recipe, strict=False)]
         bound = bound_for([a.median for a in apart if a is not None], [a.worst for a in apart if a is not None])
-        limit = self.loaded.contract.tolerances.logits
-        if limit is not None:
-            bound = Tolerance(min(bound.median, limit), min(bound.worst, limit), "contract")
+        bound = logit_tolerance(bound, self.noise, self.loaded.contract)
         parting = first_parting(ours, theirs, bound)
         self.comparisons.append(compare_paths(sample.name, logits, got, bound, parting))
         if self.train_path is not None and self.infer_path.drafter is not self.train_path.drafter:
@@ -330,8 +349,9 @@ class Walk:
         targets_D = self.train_path.drafter.target_ids.cpu()
         # A request's mask says where its rounds begin; accuracy is claimed for samples.
         definition = None if sample.format == REQUEST else self.definition
+        best = [Best.of(z) for z in logits]
         length, counts, missing = measure(
-            logits, into[0].drafts, targets_D, sample.input_ids_T, sample.loss_mask_T, target, definition, sample.document_ids_T
+            best, into[0].drafts, targets_D, sample.input_ids_T, sample.loss_mask_T, target, definition, sample.document_ids_T
         )
         for figures in into:
             figures.take(sample.name, length, counts)
@@ -388,6 +408,7 @@ class Walk:
 
     def _conclude(self) -> None:
         reason, fix = ("", None) if self.engine is None else (self.engine.reason, self.engine.fix)
+        self.found.add(*noise_checks(self.noise, self.loaded, self.head, self.measurements))
         if self.verdicts:
             self.measurements["distances"] = self.distances.as_measurement()
         if tokens := self.strips.as_measurement():
@@ -400,7 +421,8 @@ class Walk:
             self.measurements["claimed"] = {"accuracy": list(claimed.value)}
         if self.bundle is not None:
             self.found.add(*recipe_said(recipe_fed(self.bundle.manifest), self.verdicts))
-        self.found.add(*state_checks(self.verdicts, self.reading.recipe, reason=reason, fix=fix))
+        states = state_checks(self.verdicts, self.reading.recipe, reason=reason, fix=fix)
+        self.found.add(*under_noise(states, self.noise, self.loaded.contract))
         if self.comparisons and self.engine is not None and self.engine.reading is not None:
             self.found.add(*path_checks(self.comparisons, reader=self.engine.reading.reader))
             self.found.add(*path_checks(self.same_states, reader=self.engine.reading.reader, rule=rules.PATH_WIRING))

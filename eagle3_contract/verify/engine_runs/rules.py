@@ -41,4 +41,30 @@ ROWS_USED: Final = _rule(
     depth=None,
     severity=Severity.NOTE,
 )
-RULES: Final = (COUNTERS, ROWS_COVERED, ROWS_USED)
+RUNS_DIFFER: Final = _rule(
+    "engine.runs-differ",
+    "The engine computes the same for the same tokens, alone, batched, behind a cache and in chunks",
+    "Other batch shapes add up in another order; that noise is bounded by the dtype. A difference beyond it means that rows were computed "
+    "from something else than their own tokens: a cache entry of another request, a chunk that forgot what was before it, a padded row "
+    "that leaked. Text may stay plausible; states fed to the drafter are wrong from that row on.",
+    "The row named is the first one: look at what is special about it (cached prefix, chunk boundary, batch), and report it to the engine. "
+    "Until then switch that feature off, and verify without the run.",
+    "engine",
+)
+NOISE: Final = _rule(
+    "engine.noise-floor",
+    "The engine's noise leaves room to tell states apart",
+    "Tolerances are the larger of the dtype's bound and three times the measured noise floor, up to a cap. A floor above the cap means "
+    "that states that differ cannot be told from noise: the comparison is undecided, and no tolerance is widened for it.",
+    "Measure in a wider dtype, or with deterministic kernels (SGLang --enable-deterministic-inference, vLLM VLLM_BATCH_INVARIANT=1).",
+    "engine",
+)
+TOKENS_DIFFER: Final = _rule(
+    "engine.tokens-differ",
+    "The engine says the same after the same prompt, in every run",
+    "Greedy text differs between runs where two tokens are nearly tied and noise decides; that is no fault. Where the margin was wide, the "
+    "engine computed from something else, and speculation is no longer lossless.",
+    "See engine.runs-differ for the first row that differs; report it to the engine.",
+    "engine",
+)
+RULES: Final = (COUNTERS, ROWS_COVERED, ROWS_USED, RUNS_DIFFER, NOISE, TOKENS_DIFFER)
