@@ -6,6 +6,7 @@ from typing import Final
 
 from contract.findings import Depth, Rule, Severity
 from eagle3_contract.verify.cost_rules import RULES as COST_RULES
+from eagle3_contract.verify.engine_drafter.rules import RULES as ENGINE_DRAFTER_RULES
 from eagle3_contract.verify.engine_runs.rules import RULES as ENGINE_RUN_RULES
 from eagle3_contract.verify.state_rules import RULES as STATE_RULES
 
@@ -296,6 +297,7 @@ RULES: Final = (
     *STATE_RULES,
     *COST_RULES,
     *ENGINE_RUN_RULES,
+    *ENGINE_DRAFTER_RULES,
     GOLDEN_LOGITS,
     GOLDEN_STATES,
     GOLDEN_PROOF,

@@ -1,0 +1,268 @@
+"""What every row that the drafter ran is for, told from the prompt, from what each round emitted, and from the order of the forwards.
+
+Nothing is read out of positions or ids here: these are what the account is held against.
+
+The *slot* of a row is the place of its token in the sequence: the row of slot p pairs state g[p] with token x[p + shift]. The draft rows
+of a round whose last committed slot is p stand in the slots p + step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from eagle3_contract.verify.engine_drafter.record import Forward, Recorded
+
+
+class Kind(StrEnum):
+    """What a row is for. The first three are held against our forward, the others are junk by an engine's design but the last."""
+
+    COMMITTED = "committed"
+    DRAFT = "draft"
+    UNVERIFIED = "draft never verified"
+    REJECTED = "rejected draft behind the accepted"
+    WASTED = "draft after a chunk of the prompt"
+    BEYOND = "beyond the longest sequence"
+    STRAY = "unaccounted"
+
+
+USED = frozenset({Kind.COMMITTED, Kind.DRAFT, Kind.UNVERIFIED})
+ROOT = -1
+"""Parent of the first draft rows in recorded ``parents``, and of the first proposals in a tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row.
+
+    Attributes:
+        forward: number of the forward.
+        at: the row's place in that forward.
+        kind: what it is for.
+        slot: see above.
+        root: slot of the last committed row before its round (drafts), else its own slot.
+        parent: index into ``Account.rows`` of the row whose state it is handed (drafts; None if there is none).
+        token: the token it should be fed; None where the bundle does not say.
+        accepted: a draft of a chain whose token was accepted.
+    """
+
+    forward: int
+    at: int
+    kind: Kind
+    slot: int
+    root: int
+    parent: int | None = None
+    token: int | None = None
+    accepted: bool = False
+
+    @property
+    def drafted(self) -> bool:
+        """Whether it is a draft row: handed the drafter's own state."""
+        return self.slot > self.root
+
+
+@dataclass(slots=True)
+class Account:
+    """The rows of one request in the engine's order.
+
+    Attributes:
+        committed: per slot from the prefix on the index of the row that was fed from the target's states.
+        committed_before: per forward the number of slots that were committed when it began.
+        phases: per forward.
+        problems: (forward number or None, what is wrong) of rows too many or too few.
+        undrafted: rounds whose proposals no forward made.
+        text: every token known of the sequence.
+    """
+
+    first_slot: int
+    text: list[int]
+    rows: list[Row] = field(default_factory=list)
+    of_forward: list[range] = field(default_factory=list)
+    committed: list[int] = field(default_factory=list)
+    committed_before: list[int] = field(default_factory=list)
+    phases: list[str] = field(default_factory=list)
+    problems: list[tuple[int | None, str]] = field(default_factory=list)
+    undrafted: list[int] = field(default_factory=list)
+
+    @property
+    def next_slot(self) -> int:
+        """The slot that the next committed row takes."""
+        return self.first_slot + len(self.committed)
+
+    def rows_of(self, forward: int) -> list[Row]:
+        """The rows of a forward."""
+        return self.rows[self.of_forward[forward].start : self.of_forward[forward].stop]
+
+
+def account(recorded: Recorded, *, shift: int, longest: int | None) -> Account:
+    """Account for every row of a request.
+
+    Args:
+        recorded: the request.
+        shift: the row of slot p is fed token p + shift.
+        longest: tokens that a sequence may have in this engine, where that is known.
+    """
+    done = Account(first_slot=len(recorded.prefix), text=_text(recorded))
+    walk = _Walk(recorded, done, shift, longest)
+    for forward in recorded.forwards:
+        done.committed_before.append(len(done.committed))
+        done.phases.append(forward.info.phase)
+        start = len(done.rows)
+        walk.forward(forward)
+        done.of_forward.append(range(start, len(done.rows)))
+    walk.end()
+    return done
+
+
+def _text(recorded: Recorded) -> list[int]:
+    """The tokens of the sequence, with those that were emitted and not run by the target any more."""
+    text = list(recorded.tokens)
+    if len(text) == recorded.prompt and recorded.greedy:
+        text.append(recorded.greedy[-1])
+    at = recorded.prompt + 1
+    for emitted in recorded.emitted:
+        for i, token in enumerate(emitted):
+            if at + i == len(text):
+                text.append(token)
+        at += len(emitted)
+    return text
+
+
+class _Walk:
+    def __init__(self, recorded: Recorded, done: Account, shift: int, longest: int | None) -> None:
+        self.recorded, self.done, self.shift, self.longest = recorded, done, shift, longest
+        self.rounds_committed = 0
+        self.last_step: list[int] = []  # the rows of the step before, whose states the next step is handed
+        self.steps: dict[int, int] = {}
+
+    def forward(self, forward: Forward) -> None:
+        if forward.info.phase == "draft":
+            self._draft(forward)
+        elif forward.info.phase == "prefill":
+            self._commit(forward, max(0, self.recorded.prompt - self.done.next_slot))
+        else:
+            self._extend(forward)
+
+    def _token(self, slot: int) -> int | None:
+        at = slot + self.shift
+        return self.done.text[at] if at < len(self.done.text) else None
+
+    def _commit(self, forward: Forward, due: int) -> None:
+        """The first ``due`` rows are the next committed ones; what is behind them is junk in an extend and unaccounted in a prefill."""
+        done, base = self.done, self.done.next_slot
+        extra = Kind.REJECTED if forward.info.phase == "extend" else Kind.STRAY
+        self.last_step = []
+        for i in range(forward.info.rows):
+            valid, slot = i < due, base + i
+            if valid:
+                done.committed.append(len(done.rows))
+                self.last_step = [len(done.rows)]
+            token = self._token(slot) if valid else None
+            done.rows.append(Row(forward.number, i, Kind.COMMITTED if valid else extra, slot, slot, token=token))
+        if forward.info.phase == "prefill" and forward.info.rows > due:
+            done.problems.append((forward.number, "there are more rows than the prompt has"))
+
+    def _extend(self, forward: Forward) -> None:
+        done, before = self.done, self.rounds_committed
+        if done.next_slot < self.recorded.prompt:
+            done.problems.append((forward.number, "not all rows of the prompt ran before it"))
+        emitted = self.recorded.emitted[before] if before < len(self.recorded.emitted) else []
+        if not emitted or forward.info.round != before + 1:
+            done.problems.append((forward.number, "nothing was recorded to have been emitted in the round before it"))
+            self._stray(forward)
+            return
+        self.rounds_committed += 1
+        missing = max(0, len(emitted) - forward.info.rows)
+        if missing:
+            done.problems.append((forward.number, "committed rows never ran from the target's states"))
+        ahead = self._first_that_ran(forward, emitted, missing)
+        # What did not run leaves a hole, so that the slots behind it stay right.
+        done.committed.extend([ROOT] * ahead)
+        self._commit(forward, len(emitted) - missing)
+        done.committed.extend([ROOT] * (missing - ahead))
+
+    @staticmethod
+    def _first_that_ran(forward: Forward, emitted: list[int], missing: int) -> int:
+        """How many of the committed rows are missing before the ones that ran, told by the tokens that they are fed."""
+        ids = forward.get("input_ids")
+        if not missing or ids is None:
+            return 0
+        fed = [int(i) for i in ids.tolist()]
+        return max(reversed(range(missing + 1)), key=lambda k: sum(a == b for a, b in zip(fed, emitted[k:], strict=False)))
+
+    def _stray(self, forward: Forward) -> None:
+        for i in range(forward.info.rows):
+            self.done.rows.append(Row(forward.number, i, Kind.STRAY, self.done.next_slot + i, self.done.next_slot + i))
+        self.last_step = []
+
+    def _draft(self, forward: Forward) -> None:
+        done, step, number = self.done, forward.info.step, forward.info.round
+        root = done.next_slot - 1
+        parents = forward.get("parents")
+        handed = [ROOT] * forward.info.rows if step == 1 else list(range(forward.info.rows))
+        if parents is not None:
+            handed = [int(p) for p in parents.tolist()]
+        due = self.steps.get(number, 0) + 1
+        chunk = root + 1 < self.recorded.prompt
+        if chunk:
+            due = step  # every chunk but the last is followed by drafts of its own, which nobody uses
+        known = number == self.rounds_committed and step == due and bool(self.last_step)
+        if not known:
+            done.problems.append((forward.number, "it does not follow on what ran before it"))
+            self._stray(forward)
+            return
+        if not chunk:
+            self.steps[number] = step
+        rows: list[int] = []
+        for i, p in enumerate(handed):
+            parent = self.last_step[0] if p == ROOT and len(self.last_step) == 1 else None
+            if p >= 0 and p < len(self.last_step):
+                parent = self.last_step[p]
+            kind, token = self._draft_kind(number, step, root, chunk=chunk)
+            if parent is None:
+                kind = Kind.STRAY
+                done.problems.append((forward.number, "it names a row of the step before that there is not"))
+            if parents is None and i:
+                kind = Kind.STRAY
+                done.problems.append((forward.number, "it has more than one row, and no tree says whose children they are"))
+            rows.append(len(done.rows))
+            chain = parents is None
+            accepted = chain and number < len(self.recorded.emitted) and step < len(self.recorded.emitted[number])
+            done.rows.append(Row(forward.number, i, kind, root + step, root, parent, token if chain else None, accepted))
+        self.last_step = rows
+
+    def _draft_kind(self, number: int, step: int, root: int, *, chunk: bool) -> tuple[Kind, int | None]:
+        if chunk:
+            return Kind.WASTED, None
+        if self.longest is not None and root + step >= self.longest:
+            return Kind.BEYOND, None
+        proposed = self.recorded.proposed[number] if number < len(self.recorded.proposed) else []
+        if not proposed:
+            return Kind.UNVERIFIED, None
+        return Kind.DRAFT, proposed[step - 1] if step <= len(proposed) else None
+
+    def end(self) -> None:
+        done = self.done
+        if done.next_slot < self.recorded.prompt:
+            done.problems.append((None, "not all rows of the prompt ran"))
+        for number, proposed in enumerate(self.recorded.proposed):
+            depth = self._depth(number, len(proposed))
+            ran = self.steps.get(number, 0)
+            if proposed and depth > 1 and not ran and self._at_the_end(number, proposed):
+                done.undrafted.append(number)
+            elif proposed and ran < depth - 1:
+                done.problems.append((None, "fewer draft forwards ran than its proposals need"))
+
+    def _at_the_end(self, number: int, proposed: list[int]) -> bool:
+        """Where a sequence has no room left for drafts vLLM proposes zeros without running the drafter (0.32.0)."""
+        root = self.recorded.prompt + sum(map(len, self.recorded.emitted[:number])) - 1
+        return self.longest is not None and not any(proposed) and root + len(proposed) + 1 >= self.longest
+
+    def _depth(self, number: int, proposed: int) -> int:
+        """Steps that the proposals of a round took."""
+        if number >= len(self.recorded.tree) or not self.recorded.tree[number]:
+            return proposed
+        depths: list[int] = []
+        for parent in self.recorded.tree[number]:
+            depths.append(1 if parent == ROOT or parent >= len(depths) else depths[parent] + 1)
+        return max(depths, default=0)
