@@ -24,6 +24,7 @@ FORMATS: Final = MappingProxyType(
         "gitlab": "GitLab code quality",
         "markdown": "a table for a step summary or a comment",
         "html": "one self-contained page",
+        "prometheus": "gauges for the textfile collector of node_exporter",
     }
 )
 

@@ -1,7 +1,8 @@
 """Accuracy per drafting step and accepted length on both paths, as the measurements of a report hold them.
 
-``measurements["training_path"]`` and ``["inference_path"]`` are ``{"accuracy": [per step], "accepted_length": number, ...}``, and
-``["claimed"]`` the same of what the contract records. Each is optional, and so is each key.
+``measurements["training_path"]``, ``["inference_path"]`` and ``["server"]`` (a running one) are ``{"accuracy": [per step],
+"position_acceptance": [per step], "accepted_length": number, ...}``, and ``["claimed"]`` the same of what the contract records. Each is
+optional, and so is each key.
 """
 
 from __future__ import annotations
@@ -13,8 +14,14 @@ from typing import Any, Final
 
 from contract.findings import Json
 
-_PATHS: Final = {"claimed": "claimed", "training": "training_path", "inference": "inference_path"}
-_FIGURES: Final = {"accuracy": "top-1 accuracy per step", "accepted_length": "accepted length"}
+_PATHS: Final = {"claimed": "claimed", "training": "training_path", "inference": "inference_path", "server": "server"}
+_FIGURES: Final = {
+    "accuracy": "top-1 accuracy per step",
+    "position_acceptance": "share of rounds that accept the draft of a step",
+    "accepted_length": "accepted length",
+}
+_WHOLE: Final = "accepted_length"
+"""The figure that has one value and none per step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +45,7 @@ class Steps:
         for key, name in _FIGURES.items():
             paths = {path: _values(measurements.get(source), key) for path, source in _PATHS.items()}
             if any(paths.values()):
-                found.append(cls(name=name, per_step=key == "accuracy", paths={path: values for path, values in paths.items() if values}))
+                found.append(cls(name=name, per_step=key != _WHOLE, paths={path: values for path, values in paths.items() if values}))
         return found
 
     @property

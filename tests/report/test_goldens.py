@@ -15,7 +15,7 @@ from report.conftest import GOLDEN
 from report.samples import REPORTS
 
 SUFFIX = {"text": "txt", "json": "json", "jsonl": "jsonl", "junit": "xml", "sarif": "sarif.json", "github": "github.txt"}
-SUFFIX |= {"gitlab": "gitlab.json", "markdown": "md", "html": "html"}
+SUFFIX |= {"gitlab": "gitlab.json", "markdown": "md", "html": "html", "prometheus": "prom"}
 TERMINALS = {"boxes": Style(terminal=True, width=120), "narrow": Style(terminal=True, width=60), "color": Style(terminal=True, color=True)}
 
 
