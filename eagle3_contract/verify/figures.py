@@ -20,6 +20,7 @@ from eagle3_contract.drafter.documents import documents
 from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.verify import rules
 from eagle3_contract.verify.acceptance import DEFINITION, NO_DRAFT, Acceptance, chain, first_round, pooled
+from eagle3_contract.verify.best import Best
 from eagle3_contract.verify.bootstrap import CONFIDENCE, resampled
 from eagle3_contract.verify.metrics import Accuracy, Definition, StepCounts, TargetTokens, count_steps
 from eagle3_contract.verify.target_tokens import NO_TARGET
@@ -28,8 +29,8 @@ STANDARD_ERRORS: Final = 2.0
 """A claim fails only below itself minus so many standard errors of the samples at hand."""
 NORMAL: Final = 1.959963984540054
 """Standard errors on either side that hold ``CONFIDENCE`` of a normal distribution."""
-MANY: Final = 2000
-"""Samples up to which intervals are resampled."""
+MANY: Final = 100
+"""Samples up to which intervals are resampled; a ratio over more is normal enough, and resampling would take longer than the forward."""
 
 
 @dataclass(slots=True)
@@ -57,7 +58,8 @@ class PathFigures:
         document_ids_T: Tensor | None = None,
     ) -> tuple[str, str] | None:
         """Add one sample: logits [T-1, DV] per step. Returns why its accuracy could not be counted, and the remedy, as ``measure`` does."""
-        length, counts, missing = measure(logits_steps, self.drafts, targets_D, tokens_T, mask_T, target, definition, document_ids_T)
+        best = [Best.of(z) for z in logits_steps]
+        length, counts, missing = measure(best, self.drafts, targets_D, tokens_T, mask_T, target, definition, document_ids_T)
         self.take(sample, length, counts)
         return missing
 
@@ -95,7 +97,7 @@ class PathFigures:
 
 
 def measure(
-    logits_steps: Sequence[Tensor],
+    best_steps: Sequence[Best],
     drafts: int,
     targets_D: Tensor,
     tokens_T: Tensor,
@@ -114,14 +116,14 @@ def measure(
     length, counts, missing = Acceptance(), None, None
     for document in documents(document_ids_T, len(tokens_T)):
         rows, at = slice(document.start, document.start + document.tokens - 1), slice(document.start, document.start + document.tokens)
-        logits = [z[rows] for z in logits_steps]
+        best = [b.rows(rows) for b in best_steps]
         mask = None if mask_T is None else mask_T[at]
-        chosen = [_drafts(z, targets_D) for z in logits[:drafts]]
+        chosen = [_drafts(b, targets_D) for b in best[:drafts]]
         length = length + chain(tokens_T[at].tolist(), chosen, start=first_round(None if mask is None else [int(m) for m in mask]))
         if definition is None or target is None or mask is None:
             continue
         try:
-            own = count_steps(definition, logits, targets_D, target.rows(at), mask)
+            own = count_steps(definition, best, targets_D, target.rows(at), mask)
         except UserError as error:
             missing = (error.message, error.fix)
             continue
@@ -129,9 +131,9 @@ def measure(
     return length, None if missing is not None else counts, missing
 
 
-def _drafts(logits_RD: Tensor, targets_D: Tensor) -> list[int]:
-    ids_R = targets_D[logits_RD.argmax(-1)]
-    return torch.where(logits_RD.isfinite().all(-1), ids_R, torch.full_like(ids_R, NO_DRAFT)).tolist()
+def _drafts(best: Best, targets_D: Tensor) -> list[int]:
+    ids_R = targets_D[best.ids]
+    return torch.where(best.finite, ids_R, torch.full_like(ids_R, NO_DRAFT)).tolist()
 
 
 def definition_of(loaded: LoadedContract) -> Definition | None:

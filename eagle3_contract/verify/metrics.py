@@ -42,6 +42,7 @@ import torch
 from torch import Tensor
 
 from contract.errors import UserError
+from eagle3_contract.verify.best import Best
 
 
 class Definition(StrEnum):
@@ -80,7 +81,7 @@ class TargetTokens:
     @classmethod
     def from_logits(cls, logits_TV: Tensor, targets_D: Tensor) -> TargetTokens:
         """From the target's logits [T, V] and the target id of each draft id [DV]."""
-        return cls(logits_TV.argmax(-1), logits_TV[:, targets_D].argmax(-1))
+        return cls(Best.of(logits_TV).ids, Best.of(logits_TV[:, targets_D]).ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +105,13 @@ class StepCounts:
 
 
 def count_steps(
-    definition: Definition, logits_TD: Sequence[Tensor], targets_D: Tensor, target: TargetTokens, mask_T: Tensor | None
+    definition: Definition, best_T: Sequence[Best], targets_D: Tensor, target: TargetTokens, mask_T: Tensor | None
 ) -> StepCounts:
     """Count one sample in one trainer's definition.
 
     Args:
         definition: whose accuracy.
-        logits_TD: per step the drafter's logits, [T-1, DV] or longer; rows t > T-2-s are not looked at. A row with a NaN is never
-            right.
+        best_T: per step the drafter's choice, [T-1] or longer; rows t > T-2-s are not looked at. A row that is not finite is never right.
         targets_D: [DV] the target id of each draft id.
         target: what the target says after each token, [T].
         mask_T: [T] the sample's loss mask.
@@ -140,18 +140,18 @@ def count_steps(
     mask = mask_T.bool().clone()
     if definition is Definition.SPECFORGE and tokens:
         mask[-1] = False
-    drawn_T = torch.isin(target.full, targets_D)
+    drawn_T = torch.isin(target.full, targets_D) if definition is Definition.TORCHSPEC else None
     right, rows = [], []
     chain = mask[1:].clone()
-    for step, logits in enumerate(logits_TD):
+    for step, best in enumerate(best_T):
         count = tokens - 1 - step
         if count < 1:
             right.append(0)
             rows.append(0)
             continue
-        if len(logits) < count:
-            raise ValueError(f"step {step} has {len(logits)} rows; {count} are due for {tokens} tokens")
-        hit = _hits(logits[:count], targets_D, target, slice(step + 1, None), within=within)
+        if len(best) < count:
+            raise ValueError(f"step {step} has {len(best)} rows; {count} are due for {tokens} tokens")
+        hit = _hits(best.rows(slice(count)), targets_D, target, slice(step + 1, None), within=within)
         if definition in (Definition.SPECULATORS_FULL, Definition.SPECULATORS_COND):
             before = chain[:count]
             chain = before & hit
@@ -161,7 +161,7 @@ def count_steps(
             rows.append(int(counted.sum() if first else before.sum()))
             continue
         counted = mask[step + 1 :] if within else mask[step:-1]
-        if definition is Definition.TORCHSPEC:
+        if drawn_T is not None:
             counted = counted & drawn_T[step + 1 :]
         right.append(int((hit & counted).sum()))
         # The last token's row has no target, so it is never right, but EAGLE and AngelSlim count it where its mask is set.
@@ -170,14 +170,12 @@ def count_steps(
     return StepCounts(tuple(right), tuple(rows))
 
 
-def _hits(logits_RD: Tensor, targets_D: Tensor, target: TargetTokens, at: slice, *, within: bool) -> Tensor:
+def _hits(best: Best, targets_D: Tensor, target: TargetTokens, at: slice, *, within: bool) -> Tensor:
     """[R] bool: which rows name the target's token."""
-    best = logits_RD.argmax(-1)
-    finite = ~logits_RD.isnan().any(-1)
     if within:
         assert target.draft is not None
-        return (best == target.draft[at]) & finite
-    return (targets_D[best] == target.full[at]) & finite
+        return (best.ids == target.draft[at]) & best.finite
+    return (targets_D[best.ids] == target.full[at]) & best.finite
 
 
 class Accuracy:

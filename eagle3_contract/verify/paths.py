@@ -13,10 +13,11 @@ from torch import Tensor
 
 from contract.errors import UserError
 from eagle3_contract.drafter.drafter import Drafter
-from eagle3_contract.drafter.forward import teacher_forced
+from eagle3_contract.drafter.forward import draft_steps, teacher_forced
 from eagle3_contract.drafter.taps import Recorder
 from eagle3_contract.drafter.weights import WeightSource
 from eagle3_contract.model.wiring import Reading
+from eagle3_contract.verify.best import Best, spread_best
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +62,18 @@ class Path:
             taps=taps,
         )
         return [z.cpu() for z in output.logits_steps]
+
+    def choose(self, input_ids_T: Tensor, states: Sequence[Tensor], steps: int, *, document_ids_T: Tensor | None = None) -> list[Best]:
+        """What each row proposes, [T-1] per step: as ``run``, without holding more than one step's logits."""
+        taken = draft_steps(
+            self.drafter,
+            input_ids_T,
+            torch.cat([s.to(torch.float32) for s in states], dim=-1),
+            document_ids_T=document_ids_T,
+            steps=steps,
+            rollout=self.reading.rollout,
+        )
+        return [spread_best(Best.of(step.logits), step.rows, max(0, len(input_ids_T) - 1)) for step in taken]
 
 
 def try_build(

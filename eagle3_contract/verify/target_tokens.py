@@ -21,6 +21,7 @@ from eagle3_contract.drafter.norms import rms_norm
 from eagle3_contract.drafter.weights import WeightSource
 from eagle3_contract.model.spec import TargetState
 from eagle3_contract.trainers.sample import TrainingSample
+from eagle3_contract.verify.best import Best
 from eagle3_contract.verify.metrics import TargetTokens
 
 ARGMAX_EXTRA: Final = "target_argmax"
@@ -83,8 +84,8 @@ class TargetHead:
             x_LG = rows_LG.to(self.head_VG.dtype)
             x_LG = rms_norm(x_LG, self.norm_G.to(x_LG.dtype), self.eps) if norm else x_LG
             logits_LV = F.linear(x_LG, self.head_VG).float()
-            full.append(logits_LV.argmax(-1))
-            draft.append(logits_LV[:, targets_D].argmax(-1))
+            full.append(Best.of(logits_LV).ids)
+            draft.append(Best.of(logits_LV.index_select(1, targets_D)).ids)
         return TargetTokens(torch.cat(full), torch.cat(draft))
 
 

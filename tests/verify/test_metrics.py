@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from contract.errors import UserError
+from eagle3_contract.verify.best import Best
 from eagle3_contract.verify.metrics import Accuracy, Definition, StepCounts, TargetTokens, count_steps
 
 DATA = Path(__file__).parent / "data"
@@ -26,11 +27,11 @@ REFERENCE = {
 }
 
 
-def same_input() -> tuple[list[torch.Tensor], torch.Tensor, TargetTokens, torch.Tensor]:
+def same_input() -> tuple[list[Best], torch.Tensor, TargetTokens, torch.Tensor]:
     data = load_file(DATA / "metrics_same_input.safetensors")
     targets_D = torch.arange(len(data["d2t"])) + data["d2t"]
-    logits = [data[f"draft_logits_step{s}"][0] for s in range(3)]
-    return logits, targets_D, TargetTokens.from_logits(data["full_target_logits"][0], targets_D), data["loss_mask"][0]
+    best = [Best.of(data[f"draft_logits_step{s}"][0]) for s in range(3)]
+    return best, targets_D, TargetTokens.from_logits(data["full_target_logits"][0], targets_D), data["loss_mask"][0]
 
 
 CASES = [(name, d) for name, definitions in REFERENCE.items() for d in definitions]
@@ -47,13 +48,13 @@ def test_every_definition_is_compared_with_a_reference() -> None:
     assert {d for _, d in CASES} == set(Definition)
 
 
-def tiny(mask: list[int], hits: list[list[int]]) -> tuple[list[torch.Tensor], torch.Tensor, TargetTokens, torch.Tensor]:
+def tiny(mask: list[int], hits: list[list[int]]) -> tuple[list[Best], torch.Tensor, TargetTokens, torch.Tensor]:
     """Draft vocabulary {0, 1}, target vocabulary 3; the target always says 1; row t of step s is right where ``hits`` is 1."""
     targets_D = torch.tensor([0, 1])
     tokens = len(mask)
     full_T = torch.ones(tokens, dtype=torch.int64)
-    logits = [torch.tensor([[1.0 - h, float(h)] for h in row]) for row in hits]
-    return logits, targets_D, TargetTokens(full_T, full_T), torch.tensor(mask)
+    best = [Best.of(torch.tensor([[1.0 - h, float(h)] for h in row])) for row in hits]
+    return best, targets_D, TargetTokens(full_T, full_T), torch.tensor(mask)
 
 
 def test_masks_are_aligned_as_each_trainer_does() -> None:
@@ -74,11 +75,11 @@ def test_the_last_token_counts_only_where_the_trainer_counts_it() -> None:
 
 
 def test_a_target_outside_the_draft_vocabulary_is_a_miss_or_is_left_out() -> None:
-    logits, targets_D, _, mask = tiny([1, 1, 1, 1], [[1, 1, 1]])
+    best, targets_D, _, mask = tiny([1, 1, 1, 1], [[1, 1, 1]])
     target = TargetTokens(torch.tensor([1, 2, 1, 1]), torch.ones(4, dtype=torch.int64))
-    assert count_steps(Definition.SPECFORGE, logits, targets_D, target, mask) == StepCounts((2,), (3,))
-    assert count_steps(Definition.TORCHSPEC, logits, targets_D, target, mask) == StepCounts((2,), (2,))
-    assert count_steps(Definition.MODELOPT, logits, targets_D, target, mask) == StepCounts((3,), (3,))
+    assert count_steps(Definition.SPECFORGE, best, targets_D, target, mask) == StepCounts((2,), (3,))
+    assert count_steps(Definition.TORCHSPEC, best, targets_D, target, mask) == StepCounts((2,), (2,))
+    assert count_steps(Definition.MODELOPT, best, targets_D, target, mask) == StepCounts((3,), (3,))
 
 
 def test_conditional_accuracy_counts_rows_right_so_far() -> None:
@@ -88,9 +89,9 @@ def test_conditional_accuracy_counts_rows_right_so_far() -> None:
 
 
 def test_a_nan_row_is_never_right() -> None:
-    logits, targets_D, target, mask = tiny([1, 1, 1], [[1, 1]])
-    logits[0][0, 0] = math.nan
-    assert count_steps(Definition.SPECFORGE, logits, targets_D, target, mask) == StepCounts((1,), (2,))
+    _, targets_D, target, mask = tiny([1, 1, 1], [[1, 1]])
+    best = [Best.of(torch.tensor([[math.nan, 1.0], [0.0, 1.0]]))]
+    assert count_steps(Definition.SPECFORGE, best, targets_D, target, mask) == StepCounts((1,), (2,))
 
 
 def test_a_step_beyond_the_sample_counts_nothing() -> None:
@@ -99,23 +100,23 @@ def test_a_step_beyond_the_sample_counts_nothing() -> None:
 
 
 def test_what_a_definition_needs_and_lacks_is_named() -> None:
-    logits, targets_D, target, mask = tiny([1, 1], [[1]])
+    best, targets_D, target, mask = tiny([1, 1], [[1]])
     with pytest.raises(UserError) as missing:
-        count_steps(Definition.EAGLE, logits, targets_D, target, None)
+        count_steps(Definition.EAGLE, best, targets_D, target, None)
     assert missing.value.rule == "metrics.loss-mask-missing"
     argmax_only = TargetTokens(target.full)
-    assert count_steps(Definition.EAGLE, logits, targets_D, argmax_only, mask).right == (1,)
+    assert count_steps(Definition.EAGLE, best, targets_D, argmax_only, mask).right == (1,)
     with pytest.raises(UserError) as missing:
-        count_steps(Definition.MODELOPT, logits, targets_D, argmax_only, mask)
+        count_steps(Definition.MODELOPT, best, targets_D, argmax_only, mask)
     assert missing.value.rule == "metrics.target-logits-missing"
 
 
 def test_lengths_that_disagree_are_refused() -> None:
-    logits, targets_D, target, mask = tiny([1, 1, 1], [[1, 1]])
+    best, targets_D, target, mask = tiny([1, 1, 1], [[1, 1]])
     with pytest.raises(ValueError, match="mask of 2 entries"):
-        count_steps(Definition.EAGLE, logits, targets_D, target, mask[:2])
+        count_steps(Definition.EAGLE, best, targets_D, target, mask[:2])
     with pytest.raises(ValueError, match="1 rows; 2 are due"):
-        count_steps(Definition.EAGLE, [logits[0][:1]], targets_D, target, mask)
+        count_steps(Definition.EAGLE, [best[0].rows(slice(1))], targets_D, target, mask)
 
 
 counts = st.lists(st.integers(0, 50).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), min_size=1, max_size=12)

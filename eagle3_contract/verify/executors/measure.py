@@ -76,6 +76,8 @@ class Measurer:
         self._steps, self._drafts = steps_and_drafts(loaded.contract)
         self._definition = definition_of(loaded)
         self._targets_D = path.drafter.target_ids.cpu()
+        self._drawn_V = torch.zeros(path.reading.wiring.target_vocab_size, dtype=torch.bool)
+        self._drawn_V[self._targets_D] = True
         self._reader = SampleReader(allow_pickle=samples.allow_pickle, root=samples.root, limits=limits)
 
     def __enter__(self) -> Self:
@@ -102,9 +104,9 @@ class Measurer:
         with one_thread():
             target, missing = self._target_tokens(sample)
             states = [sample.states_THk[i] for i in self._samples.picked]
-            logits = self._path.run(sample.input_ids_T, states, self._steps, document_ids_T=sample.document_ids_T)
+            best = self._path.choose(sample.input_ids_T, states, self._steps, document_ids_T=sample.document_ids_T)
             length, counts, why = measure(
-                logits,
+                best,
                 self._drafts,
                 self._targets_D,
                 sample.input_ids_T,
@@ -116,7 +118,7 @@ class Measurer:
         covered = counted = 0
         if target is not None and sample.loss_mask_T is not None:
             mask_T = sample.loss_mask_T.bool()
-            covered, counted = int(torch.isin(target.full[mask_T], self._targets_D).sum()), int(mask_T.sum())
+            covered, counted = int(self._drawn_V[target.full[mask_T]].sum()), int(mask_T.sum())
         return SampleResult(
             name=sample.name,
             rounds=length.rounds,
