@@ -41,6 +41,8 @@ WARM: Final = "warm"
 """The run that only fills an engine's prefix cache; its requests are counted and not kept."""
 PAD: Final = -1
 NO_PARENT: Final = -2
+BUILD: Final = "build"
+"""The flag that holds an engine's version with its local part (``0.32.0+cpu``); readings know releases only."""
 ADDED: Final = ("rounds", "forwards", "requests", "drafted_tokens", "accepted_tokens", "output_tokens")
 """Counters that add up over several starts of an engine. Others are kept apart, with the names of the runs."""
 
@@ -143,9 +145,12 @@ def _engine(spools: Sequence[Spool], more: Mapping[str, str]) -> EngineInfo:
                 raise spool_error("spool-order", f"the engine was started with {said}: two captures, not one")
         label = _runs(spool)
         flags |= {f"{label}: {k}": v for k, v in start.flags.items() if first.flags.get(k) != v}
+    plain, local, _ = first.version.partition("+")
+    if local:
+        flags[BUILD] = first.version
     return EngineInfo(
         name=first.engine,
-        version=first.version,
+        version=plain,
         runner=first.runner,
         mode=first.mode,
         flags=flags,
