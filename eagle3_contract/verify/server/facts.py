@@ -84,7 +84,8 @@ class Window(StrEnum):
 class Told:
     """One answer: how many tokens, which (where the server says), and the verify steps that made them.
 
-    ``counts`` is None where the server says nothing of any verify step. ``window`` is ``own`` where the engine counts by request.
+    ``counts`` are the verify steps of the window: the request's alone where it is its own, as it always is where the engine counts by
+    request, and everybody's where it is foreign; None where the server says nothing of any verify step.
     """
 
     prompt: Prompt

@@ -31,17 +31,18 @@ def speculation_check(facts: ServerFacts, told: Sequence[Told]) -> Check:
     """Whether the server drafts at all."""
     evidence: dict[str, Json] = {"engine": facts.name, "algorithm": facts.algorithm, "requests": len(told)}
     counts = own_counts(told)
+    how = f" ({facts.algorithm})" if facts.algorithm else ""
     if counts:
-        how = f" ({facts.algorithm})" if facts.algorithm else ""
         says = f"{facts.name} drafts{how}: {sum(c.rounds for c in counts)} verify steps in {len(counts)} requests"
         return rules.SPECULATION.passed(says, evidence=evidence)
+    if any(t.counts is not None and t.counts.rounds for t in told):
+        return rules.SPECULATION.passed(f"{facts.name} drafts{how}, for others at least", evidence=evidence)
     if facts.speculates is False:
         shows = "no speculative_algorithm" if facts.engine == "sglang" else "no counter of drafts among its metrics"
         return rules.SPECULATION.failed(f"{facts.name} does not draft: it shows {shows}", evidence=evidence)
     decoded = [t for t in told if t.window is Window.OWN and t.tokens > 2]
     if facts.speculates and decoded:
         tokens = sum(t.tokens for t in decoded)
-        how = f" ({facts.algorithm})" if facts.algorithm else ""
         says = f"{facts.name} is set up to draft{how}, and verified no draft in {tokens} tokens"
         return rules.SPECULATION.failed(says, actual=0, evidence=evidence)
     return rules.SPECULATION.undecided(f"whether {facts.name} drafts does not show", at=Depth.LIVE, fix=rules.SPECULATION.remedy)
@@ -71,9 +72,11 @@ def counting_checks(facts: ServerFacts, told: Sequence[Told]) -> Iterator[Check]
     if not foreign:
         yield rules.TRAFFIC.passed(f"nothing but these {len(told)} requests was counted")
         return
+    everybody = sum((t.counts for t in told if t.counts is not None), Counts(rounds=0, accepted=0))
     says = (
         f"others were counted beside {len(foreign)} of {len(told)} requests, which are left out; "
-        f"{shown(foreign[0].prompt.id)}: {foreign[0].detail}"
+        f"{shown(foreign[0].prompt.id)}: {foreign[0].detail}. All together: "
+        f"{everybody.length:.3f} tokens per verify step, in texts that are not the contract's"
     )
     enough = 2 * len(alone) >= len(told) and sum(c.rounds for c in own_counts(told)) >= ENOUGH
     yield rules.TRAFFIC.undecided(says, required=not enough, actual=len(foreign), fix=rules.TRAFFIC.remedy)
@@ -155,6 +158,7 @@ def measurement(loaded: LoadedContract, facts: ServerFacts, told: Sequence[Told]
     counts = own_counts(told)
     pooled = sum(counts, Counts(rounds=0, accepted=0, drafted=0, per_position=()))
     rates = pooled.position_rates
+    with_others = sum((t.counts for t in told if t.counts is not None), Counts(rounds=0, accepted=0))
     floor = fact(loaded.contract.acceptance.floor)
     return {
         **facts.as_json(),
@@ -168,6 +172,7 @@ def measurement(loaded: LoadedContract, facts: ServerFacts, told: Sequence[Told]
         "position_acceptance": None if rates is None else list(rates),
         "promised_length": float(floor.value) if floor.known else None,
         "since_start": since_start,
+        "with_others": with_others.length if with_others.rounds > pooled.rounds else None,
         "per_request": {t.prompt.id: _request(t) for t in told},
     }
 

@@ -21,9 +21,9 @@ from eagle3_contract.verify.server.shape import count, mapping, text, token_ids
 
 INFO: Final = ("/server_info", "/get_server_info")
 MODEL_INFO: Final = ("/model_info", "/get_model_info")
+DRAFTER: Final = "speculative_draft_model_path"
 FLAGS: Final = (
     "speculative_algorithm",
-    "speculative_draft_model_path",
     "speculative_num_steps",
     "speculative_eagle_topk",
     "speculative_num_draft_tokens",
@@ -110,7 +110,8 @@ def open_sglang(client: Client, max_length: int | None) -> SglangServer | None:
     if info is None or text(info.get("version")) is None or not {"speculative_algorithm", "model_path", "internal_states"} & info.keys():
         return None
     about = _first(client, MODEL_INFO) or {}
-    flags = {name: info[name] for name in FLAGS if name in info}
+    # Flags that were not given stand there as null; a drafter that is not named is one, though: the target then drafts for itself.
+    flags = {name: info[name] for name in FLAGS if info.get(name) is not None} | {DRAFTER: info.get(DRAFTER)}
     flags["json_model_override_args"] = _overrides(flags.get("json_model_override_args"))
     algorithm = text(info.get("speculative_algorithm"))
     facts = ServerFacts(
@@ -119,7 +120,7 @@ def open_sglang(client: Client, max_length: int | None) -> SglangServer | None:
         model=text(about.get("served_model_name")) or text(info.get("served_model_name")),
         model_path=text(about.get("model_path")) or text(info.get("model_path")),
         model_type=text(about.get("model_type")),
-        drafter=text(info.get("speculative_draft_model_path")) if algorithm is not None else None,
+        drafter=text(info.get(DRAFTER)) if algorithm is not None else None,
         max_length=max_length or count(info.get("context_length")),
         speculates="speculative_algorithm" in info and algorithm is not None,
         algorithm=algorithm,

@@ -68,7 +68,7 @@ def read_counters(page: str | None, what: str) -> Reading:
 
 
 def judge_window(before: Reading, after: Reading, *, tokens: int, deepest: int | None) -> tuple[Window, Counts | None, str]:
-    """Whose a window is, its drafts if they are the request's own, and why not.
+    """Whose a window is, the drafts that were verified in it (by anybody), and why it is not the request's own.
 
     Args:
         before, after: the counters before the request and after its answer.
@@ -84,18 +84,19 @@ def judge_window(before: Reading, after: Reading, *, tokens: int, deepest: int |
     if counted < tokens:
         says = f"{counted} tokens were counted, the answer has {tokens}: these are counters of another server"
         return Window.STILL, None, says
+    if before.drafted is None or after.drafted is None:
+        if (before.drafted is None) is not (after.drafted is None):
+            return Window.RESET, None, "draft counters came or went: another server answered"
+        drafted = None
+    else:
+        try:
+            drafted = difference(before.drafted, after.drafted)
+        except InputRejected as error:
+            return Window.RESET, None, error.message
     if counted > tokens or (finished is not None and finished > 1):
         others = "" if finished is None else f" and {finished} requests finished"
-        return Window.FOREIGN, None, f"{counted} tokens were counted, the answer has {tokens}{others}"
-    if before.drafted is None or after.drafted is None:
-        same = before.drafted is None and after.drafted is None
-        return (Window.OWN, None, "") if same else (Window.RESET, None, "draft counters came or went: another server answered")
-    try:
-        drafted = difference(before.drafted, after.drafted)
-    except InputRejected as error:
-        return Window.RESET, None, error.message
-    explained = 1 + drafted.rounds + drafted.accepted
-    if deepest is not None and explained > tokens + deepest:
+        return Window.FOREIGN, drafted, f"{counted} tokens were counted, the answer has {tokens}{others}"
+    if drafted is not None and deepest is not None and 1 + drafted.rounds + drafted.accepted > tokens + deepest:
         says = f"{drafted.rounds} verify steps with {drafted.accepted} accepted drafts are more than {tokens} tokens need"
-        return Window.FOREIGN, None, says
+        return Window.FOREIGN, drafted, says
     return Window.OWN, drafted, ""
