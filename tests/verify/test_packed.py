@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eagle3_contract.verify.acceptance import Acceptance
+from eagle3_contract.verify.best import Best
 from eagle3_contract.verify.figures import measure
 from eagle3_contract.verify.metrics import Definition, TargetTokens
 
@@ -26,14 +27,14 @@ def test_packed_is_the_sum_of_its_documents(lengths: list[int], padding: int, de
     mask_T = torch.randint(0, 2, (tokens,), generator=rng).to(torch.uint8)
     targets_D = torch.randperm(VOCAB, generator=rng)[:DRAFT].sort().values
     target = TargetTokens.from_logits(torch.randn(tokens, VOCAB, generator=rng), targets_D)
-    logits = [torch.randn(max(tokens - 1, 0), DRAFT, generator=rng) for _ in range(STEPS)]
+    best = [Best.of(torch.randn(max(tokens - 1, 0), DRAFT, generator=rng)) for _ in range(STEPS)]
     documents_T = torch.cat([torch.full((n,), i) for i, n in enumerate(lengths)] + [torch.full((padding,), -1)])
-    packed, counts, _ = measure(logits, STEPS, targets_D, ids_T, mask_T, target, definition, documents_T)
+    packed, counts, _ = measure(best, STEPS, targets_D, ids_T, mask_T, target, definition, documents_T)
     length, right, rows, start = Acceptance(), [0] * STEPS, [0] * STEPS, 0
     for n in lengths:
         at, of = slice(start, start + n), slice(start, start + n - 1)
         own_target = TargetTokens(target.full[at], None if target.draft is None else target.draft[at])
-        own, own_counts, _ = measure([z[of] for z in logits], STEPS, targets_D, ids_T[at], mask_T[at], own_target, definition)
+        own, own_counts, _ = measure([b.rows(of) for b in best], STEPS, targets_D, ids_T[at], mask_T[at], own_target, definition)
         assert own_counts is not None
         length = length + own
         right = [a + b for a, b in zip(right, own_counts.right, strict=True)]
