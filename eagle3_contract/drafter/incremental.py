@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from contract.errors import InputRejected, UsageError
+from contract.errors import InputRejected, InternalError, UsageError
 from eagle3_contract.drafter.attention import KeyValue, Sight, attend
 from eagle3_contract.drafter.drafter import Drafter
 from eagle3_contract.drafter.layer import Attend
@@ -49,6 +49,12 @@ class KvCache:
         for buffer, value in zip(buffers, rows, strict=True):
             buffer[slot:end] = value
         return buffers.first(end)
+
+    def first(self, rows: int) -> KeyValue:
+        """The first ``rows`` rows, which must have been written."""
+        if self._buffers is None:
+            raise InternalError("nothing was written to this cache")
+        return self._buffers.first(rows)
 
 
 class IncrementalDrafter:

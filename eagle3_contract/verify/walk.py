@@ -37,7 +37,7 @@ from eagle3_contract.verify.divergence import EXACT, PathComparison, bound_for, 
 from eagle3_contract.verify.engine_drafter.run import checks as drafter_checks
 from eagle3_contract.verify.engine_runs.floors import logit_tolerance, under_noise
 from eagle3_contract.verify.engine_runs.rows import Covered, first_rows, generated_mask
-from eagle3_contract.verify.engine_runs.run import measure_noise, noise_checks
+from eagle3_contract.verify.engine_runs.run import measure_noise, noise_checks, round_checks
 from eagle3_contract.verify.executors.begin import measuring
 from eagle3_contract.verify.executors.measure import Measurer, open_head
 from eagle3_contract.verify.executors.result import SampleProblem
@@ -409,6 +409,8 @@ class Walk:
     def _conclude(self) -> None:
         reason, fix = ("", None) if self.engine is None else (self.engine.reason, self.engine.fix)
         self.found.add(*noise_checks(self.noise, self.loaded, self.head, self.measurements))
+        drafter = None if self.train_path is None else self.train_path.drafter
+        self.found.add(*round_checks(self.bundle, self.reading, drafter, self.measurements))
         if self.verdicts:
             self.measurements["distances"] = self.distances.as_measurement()
         if tokens := self.strips.as_measurement():

@@ -17,3 +17,9 @@ def whole(flags: Mapping[str, str], *names: str) -> int | None:
 def longest(flags: Mapping[str, str]) -> int | None:
     """Tokens that a sequence may have; None if the flags do not say."""
     return whole(flags, *LENGTH)
+
+
+def tree(flags: Mapping[str, str]) -> tuple[int, int] | None:
+    """Steps and branches of SGLang's tree drafting; None where the flags do not ask for a tree."""
+    steps, branches = whole(flags, "speculative_num_steps"), whole(flags, "speculative_eagle_topk")
+    return (steps, branches) if steps is not None and branches is not None and branches > 1 else None

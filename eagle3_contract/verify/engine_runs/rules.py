@@ -67,4 +67,21 @@ TOKENS_DIFFER: Final = _rule(
     "See engine.runs-differ for the first row that differs; report it to the engine.",
     "engine",
 )
-RULES: Final = (COUNTERS, ROWS_COVERED, ROWS_USED, RUNS_DIFFER, NOISE, TOKENS_DIFFER)
+ENGINE_COUNTERS: Final = _rule(
+    "engine.counters",
+    "The engine counted the rounds, drafts and accepted tokens that were recorded",
+    "Measured acceptance is only worth what it counts. Where the engine's own counters say something else than the recorded rounds, rounds "
+    "are missing from the capture, or the counters count what they should not (a request that had ended, drafts that nobody made).",
+    "Compare the two figures per request; docs/acceptance.md says what each counter counts.",
+    "engine",
+)
+PREDICTED: Final = _rule(
+    "acceptance.predicted",
+    "The engine accepts as many drafts as the drafter can",
+    "Our forward of the drafter, under the contract's wiring, was run at the same places of the same text as the engine's. If the text "
+    "accepts more of its drafts than of the engine's, beyond what chance between rounds explains, the engine runs another drafter than the "
+    "one that was trained, or feeds it something else: speed is lost, and no error says so.",
+    "Look at the round and step where the proposals part first; comparison of states, forwards and logits say which tensor it is.",
+    "engine",
+)
+RULES: Final = (COUNTERS, ENGINE_COUNTERS, PREDICTED, ROWS_COVERED, ROWS_USED, RUNS_DIFFER, NOISE, TOKENS_DIFFER)

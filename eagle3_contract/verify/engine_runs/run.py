@@ -6,12 +6,15 @@ from collections.abc import Iterator
 
 from contract.files.bundle import Bundle
 from contract.findings import Check, Json
+from eagle3_contract.drafter.drafter import Drafter
 from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.model.wiring import Reading
 from eagle3_contract.verify.engine_runs import flags, noise
+from eagle3_contract.verify.engine_runs.acceptance import acceptance_checks
 from eagle3_contract.verify.engine_runs.floors import floor_checks
 from eagle3_contract.verify.engine_runs.noise import Noise
 from eagle3_contract.verify.engine_runs.tokens import token_checks
+from eagle3_contract.verify.inference import REFERENCE
 from eagle3_contract.verify.target_tokens import TargetHead
 
 
@@ -30,3 +33,10 @@ def noise_checks(found: Noise | None, loaded: LoadedContract, head: TargetHead |
     yield from found.checks()
     yield from token_checks(found, head)
     yield from floor_checks(found, loaded.contract)
+
+
+def round_checks(bundle: Bundle | None, training: Reading, drafter: Drafter | None, measurements: dict[str, Json]) -> Iterator[Check]:
+    """What the rounds of a bundle say about acceptance; nothing without a bundle. ``measurements`` gets ``acceptance``."""
+    if bundle is not None:
+        reference = bundle.manifest.engine.name == REFERENCE
+        yield from acceptance_checks(bundle, training.recipe, drafter, measurements, reference=reference)
