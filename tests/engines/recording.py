@@ -16,6 +16,8 @@ from eagle3_contract.engines.spool import Spool
 
 WIDTH, LAYERS, VOCAB = 8, 4, 97
 RECIPE = (0, 2, 3)
+WRONG = 95
+"""A draft that is never accepted."""
 START = {
     "engine": "vllm", "version": "0.32.0", "runner": "v1", "mode": "eager", "tp": 1, "pp": 1, "device": "cpu", "dtype": "float32",
     "layer_ids": [0, 2, 3], "layers": LAYERS, "target_class": "LlamaForCausalLM", "drafter_class": "Eagle3LlamaForCausalLM",
@@ -110,7 +112,7 @@ class Recording:
         known = len(prompt) + 1
         for count in accepted:
             emitted = tokens[known : known + count + 1]
-            proposed = [*emitted[:count], *[96] * (drafts - count)]
+            proposed = [*emitted[:count], *[WRONG] * (drafts - count)]
             positions = range(known - 1, known + drafts)
             self.target(request, "verify", positions, [tokens[known - 1], *proposed], [i > count for i in range(drafts + 1)])
             self.round(request, proposed, emitted)

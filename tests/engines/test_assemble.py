@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recording import LAYERS, RECIPE, START, VOCAB, WIDTH, Recording, ints, states
+from recording import LAYERS, RECIPE, START, VOCAB, WIDTH, WRONG, Recording, ints, states
 
 from contract.errors import InputRejected, LimitExceeded, UserError
 from contract.files.bundle import Bundle, BundleRequest, open_bundle
@@ -64,7 +64,7 @@ def test_a_request_is_rebuilt(recording: Recording) -> None:
     assert phases[:5] == [("prefill", 0, 0, 7), ("draft", 0, 1, 1), ("draft", 0, 2, 1), ("extend", 1, 0, 4), ("draft", 1, 1, 1)]
     assert len(phases) == 15
     assert load_tensor(request.tensors["round.emitted"]).tolist() == [[22, 23, 24], [25, -1, -1], [26, 27, -1], [28, -1, -1]]
-    assert load_tensor(request.tensors["round.proposed"]).tolist()[1] == [96, 96, 96]
+    assert load_tensor(request.tensors["round.proposed"]).tolist()[1] == [WRONG] * 3
     assert ids(request, "forward.3.input_ids") == [22, 23, 24, 0]
     assert request.tensors["forward.3.logits"].shape == (1, VOCAB)
     manifest = bundle.manifest
