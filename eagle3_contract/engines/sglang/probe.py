@@ -43,9 +43,14 @@ class _Event:
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """A batch that runs: its requests, and what was seen of it. ``draft_step`` counts the draft forwards of the round."""
+    """A batch that runs: its requests, and what was seen of it.
+
+    ``decoding`` are those that ride along in a prefill, one token each and without drafts (``--enable-mixed-chunk``); ``draft_step``
+    counts the draft forwards of the round.
+    """
 
     requests: list[Any]
+    decoding: frozenset[str] = frozenset()
     events: list[_Event] = field(default_factory=list)
     draft_step: int = 0
     parents_BW: Tensor | None = None
@@ -71,7 +76,7 @@ class Probe:
 
     def run_batch(self, original: Callable[..., Any], worker: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         """Around a step: whatever target and drafter do inside belongs to this batch."""
-        self._batch = running = _Batch(list(batch.reqs))
+        self._batch = running = _Batch(list(batch.reqs), riding(batch))
         try:
             result = original(worker, batch, *args, **kwargs)
         finally:
@@ -122,7 +127,7 @@ class Probe:
             return
         mode = forward.forward_batch.forward_mode.name
         phase = {"TARGET_VERIFY": "verify", "DECODE": "decode"}.get(mode, "prefill")
-        self._split(batch, forward.forward_batch, "target", forward.tensors, {"phase": phase})
+        self._split(batch, forward.forward_batch, "target", forward.tensors, {"phase": phase}, riding={"phase": "verify"})
 
     def verify(self, original: Callable[..., Any], worker: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         """Around a verification: the tree that was drafted, and what was accepted of it."""
@@ -169,7 +174,8 @@ class Probe:
         batch.draft_step = batch.draft_step + 1 if phase == "draft" else 0
         if phase == "draft" and batch.parents_BW is not None:
             tensors["parents"] = batch.parents_BW.reshape(-1)
-        self._split(batch, forward.forward_batch, "drafter", tensors, {"phase": phase, "step": batch.draft_step}, logits=forward.logits)
+        facts = {"phase": phase, "step": batch.draft_step}
+        self._split(batch, forward.forward_batch, "drafter", tensors, facts, riding={"phase": "extend"}, logits=forward.logits)
 
     def _split(
         self,
@@ -177,9 +183,12 @@ class Probe:
         forward_batch: Any,
         kind: str,
         tensors: Mapping[str, Tensor],
-        facts: dict[str, Any],
+        facts: Mapping[str, Any],
+        *,
+        riding: Mapping[str, Any],
         logits: Tensor | None = None,
     ) -> None:
+        """An event for each request; ``riding`` replaces facts for those that ride along, which is a round without drafts."""
         rows = next(iter(tensors.values())).shape[0]
         if rows == 0:
             return
@@ -190,7 +199,16 @@ class Probe:
                 whole = logits.shape[0] == rows
                 own["logits"] = logits[span if whole else slice(at, at + 1)].clone()
                 own["logit_rows"] = torch.arange(counts[at]) if whole else torch.tensor([counts[at] - 1])
-            batch.events.append(_Event(request.rid, kind, own, dict(facts)))
+            rides = request.rid in batch.decoding
+            if rides and kind == "drafter":
+                given = {"proposed": torch.zeros(0, dtype=torch.int64), "emitted": own["input_ids"]}
+                batch.events.append(_Event(request.rid, "round", given, {}))
+            batch.events.append(_Event(request.rid, kind, own, {**facts, **riding} if rides else dict(facts)))
+
+
+def riding(batch: Any) -> frozenset[str]:
+    """Requests that ride along in a prefill. SGLang leaves ``decoding_reqs`` set on batches that come later."""
+    return frozenset(r.rid for r in batch.decoding_reqs or ()) if batch.forward_mode.name == "MIXED" else frozenset()
 
 
 def tree_parents(child_BD: Tensor, sibling_BD: Tensor) -> Tensor:
