@@ -54,6 +54,13 @@ class Measured:
         return [(sum((a for a, _ in each), Acceptance()), sum((b for _, b in each), Acceptance()))]
 
     @property
+    def alone(self) -> Counts:
+        """Our drafter in rounds of its own: those of the engine where it accepts the same in each."""
+        if self.free is not None:
+            return self.free
+        return from_rounds([p.accepted for p in self.pairs], drafted=sum(len(p.round.proposed) for p in self.pairs))
+
+    @property
     def parting(self) -> tuple[Pair, int] | None:
         return next(((p, i) for p in self.pairs if (i := p.parts_at) is not None), None)
 
@@ -202,6 +209,7 @@ def _measurement(found: Collected) -> dict[str, Json]:
         "compared_rounds": ours.rounds,
         "predicted": ours.as_json(),
         "measured_on_the_same_rounds": theirs.as_json(),
+        "predicted_in_rounds_of_its_own": sum((m.alone for m in found.requests), from_rounds([], drafted=0)).as_json(),
         "requests_left_out": dict(found.left_out),
         "states": sorted({m.states for m in found.requests}),
         "equal_proposals": sum(p.parts_at is None for m in found.requests for p in m.pairs),

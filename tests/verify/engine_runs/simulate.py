@@ -20,6 +20,7 @@ from eagle3_contract.drafter.drafter import Drafter
 from eagle3_contract.drafter.incremental import IncrementalDrafter
 from eagle3_contract.engines.target import Forward, Target
 from eagle3_contract.model.states import Recipe
+from eagle3_contract.verify.engine_runs.rounds import accepted_path
 
 Tensors = dict[str, Tensor]
 
@@ -69,6 +70,13 @@ class Request:
     @property
     def emitted(self) -> list[list[int]]:
         return [[t for t in row if t >= 0] for row in self.tensors["round.emitted"].tolist()]
+
+    @property
+    def accepted(self) -> int:
+        """Accepted drafts; the text may end before the bonus of the last round."""
+        parents = self.tensors.get("round.parents")
+        trees = [None] * len(self.emitted) if parents is None else [[p for p in row if p > -2] for row in parents.tolist()]
+        return sum(len(accepted_path(p, t, e)) for p, t, e in zip(self.proposed, trees, self.emitted, strict=True))
 
 
 @dataclass
@@ -146,8 +154,8 @@ class Engine:
                 name = "final_norm" if state == "final_norm" else f"boundary.{state}"
                 tensors[name] = self.states(state, x_TG)[cached:].clone()
         if emitted:
-            tensors["round.proposed"] = _table(proposed)
-            tensors["round.emitted"] = _table(emitted)
+            tensors["round.proposed"] = table(proposed)
+            tensors["round.emitted"] = table(emitted)
         return Request(id_, prompt, run, tensors | self.tensors, self.forwards, text, sample)
 
     def _say(self, forward: Forward) -> list[int]:
@@ -186,9 +194,10 @@ class Engine:
         self.tensors |= {f"forward.{k}.logits": logits_1V, f"forward.{k}.logit_rows": torch.tensor([rows - 1])}
 
 
-def _table(rows: list[list[int]]) -> Tensor:
+def table(rows: list[list[int]], pad: int = -1) -> Tensor:
+    """A matrix of rows that are padded to one length."""
     width = max(map(len, rows))
-    return torch.tensor([row + [-1] * (width - len(row)) for row in rows])
+    return torch.tensor([row + [pad] * (width - len(row)) for row in rows])
 
 
 def write(
@@ -203,7 +212,7 @@ def write(
     plain = [r for r in requests if "round.emitted" in r.tensors]
     right = {
         "rounds": float(sum(len(r.emitted) for r in plain)),
-        "accepted_tokens": float(sum(len(e) - 1 for r in plain for e in r.emitted)),
+        "accepted_tokens": float(sum(r.accepted for r in plain)),
         "drafted_tokens": float(sum(len(p) for r in plain for p in r.proposed)),
     }
     target = ModelInfo(id=None, model_type=model_type, files={})
