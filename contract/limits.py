@@ -51,8 +51,8 @@ class Limits:
         server_request_seconds: wall clock of one answer.
         server_seconds: wall clock of all of them together.
         samples: training samples of one run.
-        findings: findings of one report.
-        regex_length: characters of a pattern in a waiver.
+        findings: findings of one report, passed checks not counted; also the problems told of one checkpoint.
+        regex_length: characters of a pattern that a file brings (rules and versions of waivers, forbidden rules of a policy).
         hub_list_bytes: what the Hub says of one repository.
         hub_bytes: what is read of files on the Hub by ranges, in one run.
         hub_download_bytes: the files of one repository that are fetched whole.

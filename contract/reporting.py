@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from contract.findings import Check, ExitCode, Json, Verdict, decide
+from contract.errors import LimitExceeded
+from contract.findings import Check, ExitCode, Json, Status, Verdict, check_from_error, decide
+from contract.limits import Limits
 
 REPORT_SCHEMA_VERSION: Final = 1
 
@@ -39,6 +41,32 @@ class Report:
     @property
     def exit_code(self) -> ExitCode:
         return decide(self.checks, complete=self.complete)[1]
+
+
+class FindingsCounter:
+    """Counts what a report will say beyond passed checks, against the limit ``findings``."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.count = 0
+
+    def beyond(self, check: Check) -> Check | None:
+        """None while there is room for the check; else the rejected check that ends the report in its place (exit 2)."""
+        self.count += check.status is not Status.PASSED
+        if self.count <= self.limits.findings:
+            return None
+        more = LimitExceeded("findings", allowed=self.limits.findings, actual=self.count, rule="files.limit-exceeded", what="the report")
+        return check_from_error(more, dimension=check.dimension)
+
+
+def within_findings(checks: Iterable[Check], limits: Limits) -> Iterator[Check]:
+    """The checks up to the limit ``findings``, passed ones not counted, and one that says that there are more; the rest is not made."""
+    counter = FindingsCounter(limits)
+    for check in checks:
+        last = counter.beyond(check)
+        yield last or check
+        if last is not None:
+            return
 
 
 def check_as_json(check: Check) -> dict[str, Json]:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -21,7 +22,7 @@ from contract.files.index_check import agrees, check_index
 from contract.files.inventory import FileInfo, FileKind, file_kind, list_folder
 from contract.files.names import case_collisions, lookalikes, shown
 from contract.files.paths import Folder, OpenedFile, open_path
-from contract.files.rules import Problem, problem, problem_from_error, rejected
+from contract.files.rules import Problem, problem, problem_from_error, rejected, within_findings
 from contract.files.safetensors_header import read_opened_header
 from contract.files.tensors import HashingScan, Shard, TensorRef, TensorTable
 from contract.findings import Where
@@ -186,7 +187,7 @@ class _Reader:
                 self.tensors += len(header)
                 self.limits.enforce("total_header_bytes", self.header_bytes, what="the headers together", where=where)
                 self.limits.enforce("tensors", self.tensors, what="the checkpoint", where=where)
-                problems.extend(header.problems())
+                problems.extend(within_findings(header.problems(), self.limits, what=name, where=where))
                 shard = Shard(name, header, opened.identity, opener)
             self._read[name] = shard, problems
         return self._read[name]
@@ -234,13 +235,13 @@ def _open_folder(path: Path, limits: Limits, known: Collection[str], allow_pickl
             return _without_safetensors(path, files, reader, allow_pickle)
         agreed = index is not None and (index.recognised or agrees(index, shards))
         table = TensorTable(shards, index.weight_map if index is not None and agreed else None)
-        problems += (
-            _clashes(table)
-            + _extra_weights(table, extra, index is not None)
-            + ([] if all(s.header.lowercase for s in shards) else name_problems(table))
+        more = chain(
+            _clashes(table),
+            _extra_weights(table, extra, index is not None),
+            () if all(s.header.lowercase for s in shards) else name_problems(table),
+            () if index is None else check_index(index, shards, agreed=agreed),
         )
-        if index is not None:
-            problems += check_index(index, shards, agreed=agreed)
+        problems += within_findings(more, limits, what=str(path), where=Where(file=str(path)))
         return Checkpoint(path, table, shards, extra, index, files, tuple(problems))
     return Checkpoint(path, {}, (), (), index, files, tuple(problems))
 
@@ -273,7 +274,8 @@ def _open_file(path: Path, limits: Limits, allow_pickle: bool) -> Checkpoint:
     shard = reader.shard(path.name, partial(open_path, path))
     shards = (shard,) if shard else ()
     table = TensorTable(shards)
-    return Checkpoint(path, table, shards, (), None, (info,), (*problems, *name_problems(table)))
+    odd = within_findings(name_problems(table), limits, what=path.name, where=Where(file=path.name))
+    return Checkpoint(path, table, shards, (), None, (info,), (*problems, *odd))
 
 
 def _without_safetensors(path: Path, files: tuple[FileInfo, ...], reader: _Reader, allow_pickle: bool) -> Checkpoint:
@@ -304,8 +306,8 @@ def _pickled(path: Path, file: Path, files: tuple[FileInfo, ...], reader: _Reade
     return Checkpoint(path, {}, (), (), None, files, tuple(reader.problems))
 
 
-def _clashes(table: TensorTable) -> list[Problem]:
-    return [
+def _clashes(table: TensorTable) -> Iterator[Problem]:
+    return (
         problem_from_error(
             rejected(
                 "files.tensor-in-two-files",
@@ -314,7 +316,7 @@ def _clashes(table: TensorTable) -> list[Problem]:
             )
         )
         for name, held in table.clashes().items()
-    ]
+    )
 
 
 def _extra_weights(table: TensorTable, extra: Sequence[Shard], indexed: bool) -> list[Problem]:
@@ -342,9 +344,9 @@ def _extra_weights(table: TensorTable, extra: Sequence[Shard], indexed: bool) ->
     return found
 
 
-def name_problems(tensors: Mapping[str, TensorRef]) -> list[Problem]:
+def name_problems(tensors: Mapping[str, TensorRef]) -> Iterator[Problem]:
     """Tensor names that look alike or differ only in case."""
-    return [
+    return (
         problem(
             rule,
             f"the tensors {first!a:.100} and {second!a:.100} {how}",
@@ -355,4 +357,4 @@ def name_problems(tensors: Mapping[str, TensorRef]) -> list[Problem]:
             ("files.ambiguous-names", lookalikes(tensors), "look alike"),
         )
         for first, second in pairs
-    ]
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from contract.files.checkpoint_index import Index
 from contract.files.names import shown
@@ -19,23 +19,22 @@ def agrees(index: Index, shards: Sequence[Shard]) -> bool:
     )
 
 
-def check_index(index: Index, shards: Sequence[Shard], *, agreed: bool) -> list[Problem]:
+def check_index(index: Index, shards: Sequence[Shard], *, agreed: bool) -> Iterator[Problem]:
     """Tensors that only one side knows, and a total size that is none. Shards that could not be read are left out of both.
 
     ``agreed`` is what ``agrees`` said.
     """
     read = {shard.name for shard in shards}
-    found: list[Problem] = []
     if not agreed:
-        found += _orphans(index, shards) + _missing(index, shards, read)
+        yield from _orphans(index, shards)
+        yield from _missing(index, shards, read)
     if index.total_size is not None and read.issuperset(index.shards):
-        found += _total_size(index, shards)
-    return found
+        yield from _total_size(index, shards)
 
 
-def _orphans(index: Index, shards: Sequence[Shard]) -> list[Problem]:
+def _orphans(index: Index, shards: Sequence[Shard]) -> Iterator[Problem]:
     listed = index.weight_map
-    return [
+    return (
         problem(
             "files.orphan-tensor",
             f"{shown(shard.name)} holds {shown(name)}, which the index "
@@ -47,12 +46,12 @@ def _orphans(index: Index, shards: Sequence[Shard]) -> list[Problem]:
         for shard in shards
         for name in shard.header.names
         if listed.get(name) != shard.name
-    ]
+    )
 
 
-def _missing(index: Index, shards: Sequence[Shard], read: set[str]) -> list[Problem]:
+def _missing(index: Index, shards: Sequence[Shard], read: set[str]) -> Iterator[Problem]:
     held = {shard.name: set(shard.header.names) for shard in shards}
-    return [
+    return (
         problem(
             "files.missing-tensor",
             f"the index puts {shown(name)} into {shown(file)}, which does not hold it",
@@ -60,7 +59,7 @@ def _missing(index: Index, shards: Sequence[Shard], read: set[str]) -> list[Prob
         )
         for name, file in index.weight_map.items()
         if file in read and name not in held[file]
-    ]
+    )
 
 
 def _total_size(index: Index, shards: Sequence[Shard]) -> list[Problem]:

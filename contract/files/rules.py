@@ -6,12 +6,13 @@ others, which a check turns into a ``Check``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from contract.errors import InputRejected, UserError
+from contract.errors import InputRejected, LimitExceeded, UserError
 from contract.findings import Check, Json, Rule, Severity, Where, check_from_error
+from contract.limits import Limits
 
 _E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
 _REWRITE = "Write the file again with the safetensors library, or fetch it again and compare its sha256 with the publisher's."
@@ -284,3 +285,21 @@ def problem(rule: str, message: str, *, where: Where | None = None, expected: Js
 def problem_from_error(error: UserError) -> Problem:
     """A ``Problem`` that remembers why a file was unusable."""
     return Problem(rule=RULES[error.rule], message=error.message, where=error.where, error=error)
+
+
+def within_findings(problems: Iterable[Problem], limits: Limits, *, what: str, where: Where | None = None) -> list[Problem]:
+    """The problems up to the limit ``findings``, and one that says that there are more. The rest is not made: a file can have millions."""
+    found: list[Problem] = []
+    for one in problems:
+        if len(found) == limits.findings:
+            more = LimitExceeded(
+                "findings",
+                allowed=limits.findings,
+                actual=limits.findings + 1,
+                rule="files.limit-exceeded",
+                where=where,
+                what=f"{what}: problems",
+            )
+            return [*found, problem_from_error(more)]
+        found.append(one)
+    return found

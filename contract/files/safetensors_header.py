@@ -88,6 +88,7 @@ class Header:
     lowercase: bool
     plain: bool
     _rows: dict[str, int] = field(default_factory=dict, repr=False)
+    _starts: list[int] = field(default_factory=list, repr=False)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -106,7 +107,9 @@ class Header:
 
     def entry(self, row: int) -> TensorEntry:
         """The tensor of one row."""
-        at = int(self.ranks[:row].sum())
+        if not self._starts:
+            self._starts.extend((np.cumsum(self.ranks) - self.ranks).tolist())
+        at = self._starts[row]
         shape = tuple(self.dims[at : at + int(self.ranks[row])].tolist())
         return TensorEntry(self.names[row], self.dtypes[row], shape, int(self.begins[row]), int(self.ends[row]))
 
@@ -115,27 +118,23 @@ class Header:
         """Every tensor, in the order of the file."""
         return map(TensorEntry, self.names, self.dtypes, self.shapes, self.begins.tolist(), self.ends.tolist())
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> Iterator[Problem]:
         """What is valid but wrong: no tensors, an unknown dtype, white space before the object."""
-        found: list[Problem] = []
         where = Where(file=self.file)
         if not self.names:
-            found.append(problem("files.no-tensors", f"{self.file} holds no tensors", where=where))
+            yield problem("files.no-tensors", f"{self.file} holds no tensors", where=where)
         if self.leading_space:
-            found.append(problem("files.header-leading-space", f"{self.file}: white space before the header", where=where))
+            yield problem("files.header-leading-space", f"{self.file}: white space before the header", where=where)
         if not self.plain:
-            found.extend(
-                problem(
-                    "files.unsupported-dtype",
-                    f"{self.file}: tensor {name} has the unsupported dtype {dtype!r:.40}",
-                    where=Where(file=self.file, tensor=name),
-                    expected=list(DTYPE_BITS),
-                    actual=dtype[:40],
-                )
-                for name, dtype in zip(self.names, self.dtypes, strict=True)
-                if dtype not in DTYPE_BITS
-            )
-        return found
+            for name, dtype in zip(self.names, self.dtypes, strict=True):
+                if dtype not in DTYPE_BITS:
+                    yield problem(
+                        "files.unsupported-dtype",
+                        f"{self.file}: tensor {name} has the unsupported dtype {dtype!r:.40}",
+                        where=Where(file=self.file, tensor=name),
+                        expected=list(DTYPE_BITS),
+                        actual=dtype[:40],
+                    )
 
 
 def read_header(path: Any, *, limits: Limits = DEFAULT_LIMITS) -> Header:

@@ -16,6 +16,7 @@ from contract.requests import Integrity
 from contract.source import parse_yaml
 from contract.source.text import read_bytes
 from contract.structs import load_typed
+from contract.waivers.patterns import POLICY_PATTERNS, enforce_patterns
 
 SYSTEM_FILE: Final = Path("/etc/eagle3-contract/policy.yaml")
 VARIABLE: Final = "CONTRACT_POLICY"
@@ -60,14 +61,17 @@ def load_policy(files: Iterable[str]) -> Policy:
 
     Raises:
         InputRejected: a file cannot be read, or is no strict YAML.
+        LimitExceeded: also a pattern is longer than ``regex_length``.
         SpecInvalid: a file does not say what a policy says.
         UsageError: it names a limit that does not exist, or one that would be raised.
     """
     policy = Policy()
     for name in files:
         data = read_bytes(name, file=name)
-        found = load_typed(parse_yaml(data, file=name), PolicyFile)
-        policy = _joined(policy, found, {"file": name, "sha256": hashlib.sha256(data).hexdigest()})
+        document = parse_yaml(data, file=name)
+        enforce_patterns(document, POLICY_PATTERNS, policy.limits)
+        policy = _joined(policy, load_typed(document, PolicyFile), {"file": name, "sha256": hashlib.sha256(data).hexdigest()})
+        enforce_patterns(document, POLICY_PATTERNS, policy.limits)  # the file's own limits are its own too
     return policy
 
 

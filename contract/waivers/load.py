@@ -16,6 +16,7 @@ from contract.source.text import read_bytes
 from contract.structs import SpecInvalid, load_typed
 from contract.structs.problems import problem
 from contract.waivers.model import Waiver, WaiverFile
+from contract.waivers.patterns import WAIVER_PATTERNS, enforce_patterns
 from contract.waivers.rules import NOT_MEASURED, NOT_WAIVABLE, OWN_AREAS, SILENT, UNKNOWN_RULE
 
 SUFFIX: Final = ".waivers.yaml"
@@ -42,10 +43,12 @@ def load_waivers(path: str | Path, *, rules: Mapping[str, Rule], limits: Limits 
 
     Raises:
         InputRejected: it cannot be read or is no strict YAML.
+        LimitExceeded: also a pattern is longer than ``regex_length``.
         SpecInvalid: it does not say what a waivers file says; every problem is in ``problems``.
     """
     data = read_bytes(path, file=str(path), limits=limits)
     document = parse_yaml(data, file=str(path), limits=limits)
+    enforce_patterns(document, WAIVER_PATTERNS, limits)
     waivers = load_typed(document, WaiverFile).waivers
     places = [document.where(("waivers", index, "rule")) for index in range(len(waivers))]
     problems = [p for waiver, index in zip(waivers, range(len(waivers)), strict=True) for p in _problems(waiver, index, document, rules)]

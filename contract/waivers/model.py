@@ -7,13 +7,21 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from msgspec import Meta, Struct
 
+from contract.limits import DEFAULT_LIMITS
 from contract.waivers.versions import parse_range
 
 RULE_PATTERN: Final = r"^[a-z0-9]+(-[a-z0-9]+)*\.([a-z0-9]+(-[a-z0-9]+)*|\*)$"
 """A rule id, or a whole area (``reading.*``). No regular expression: what a waiver covers must be seen by reading it."""
 ANY: Final = "any"
 
-RulePattern = Annotated[str, Meta(pattern=RULE_PATTERN, max_length=100, description="A rule id, or every rule of an area: `reading.*`.")]
+RulePattern = Annotated[
+    str,
+    Meta(
+        pattern=RULE_PATTERN,
+        max_length=DEFAULT_LIMITS.regex_length,
+        description="A rule id, or every rule of an area: `reading.*`.",
+    ),
+]
 Name = Annotated[str, Meta(min_length=1, max_length=1024)]
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from contract.errors import UserError
 from contract.findings import Check, Json, check_from_error
 from contract.limits import DEFAULT_LIMITS, Limits
-from contract.reporting import Report
+from contract.reporting import Report, within_findings
 from contract.requests import CheckRequest
 from contract.structs import SpecInvalid
 from contract.waivers import waivers_path
@@ -132,7 +132,7 @@ def check_spec(
     try:
         loaded = load_contract(spec, limits=limits)
     except SpecInvalid as error:
-        return Report(command="check", subject=subject, checks=error.problems)
+        return Report(command="check", subject=subject, checks=list(within_findings(error.problems, limits)))
     except UserError as error:
         return Report(command="check", subject=subject, checks=[check_from_error(error, dimension="contract")])
     subject["drafter"] = str(loaded.drafter_folder)
@@ -166,7 +166,31 @@ def check_loaded(
     allow_pickle: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[Check]:
-    """The checks of a contract that is already loaded."""
+    """The checks of a contract that is already loaded, up to the limit ``findings``."""
+    made = _checks(
+        loaded,
+        target=target,
+        integrity=integrity,
+        engines=engines,
+        flags=flags,
+        samples=samples,
+        allow_pickle=allow_pickle,
+        limits=limits,
+    )
+    return within_findings(made, limits)
+
+
+def _checks(
+    loaded: LoadedContract,
+    *,
+    target: str | Path | None,
+    integrity: Integrity,
+    engines: Sequence[str],
+    flags: Mapping[str, Mapping[str, Any]],
+    samples: str | Path | None,
+    allow_pickle: bool,
+    limits: Limits,
+) -> Iterator[Check]:
     facts: TargetFacts | None = None
     if target is not None:
         try:

@@ -47,7 +47,7 @@ def verify(request: VerifyRequest, *, limits: Limits = DEFAULT_LIMITS) -> Report
     subject: dict[str, Json] = {
         k: v for k in ("spec", "samples", "capture", "engine", "target", "server") if (v := getattr(request, k)) is not None
     }
-    found = Findings(request.fail_fast)
+    found = Findings(request.fail_fast, limits)
     measurements: dict[str, Json] = {}
     provenance: dict[str, Json] = {"torch": torch.__version__, "device": request.device}
     complete = True
@@ -58,8 +58,8 @@ def verify(request: VerifyRequest, *, limits: Limits = DEFAULT_LIMITS) -> Report
                 _Verification(request, loaded, found, measurements, provenance, stack, limits).run()
         finally:
             measurements["flow"] = drafter_flow(loaded.contract, found.checks).as_json()
-    except Stopped:
-        provenance["stopped"] = "at the first failure (--fail-fast)"
+    except Stopped as stopped:
+        provenance["stopped"] = str(stopped)
     except KeyboardInterrupt:
         complete = False
     except SpecInvalid as error:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from waivers.build import LOUD, MEASURED, TODAY, load, waiver
 
-from contract.errors import InputRejected, UsageError
+from contract.errors import InputRejected, LimitExceeded, UsageError
 from contract.kinds import policy_schema
 from contract.limits import DEFAULT_LIMITS
 from contract.policy import load as policy_load
@@ -94,6 +94,16 @@ def test_of_two_policies_the_stricter_bound_counts(tmp_path: Path) -> None:
 def test_what_is_no_policy(tmp_path: Path, content: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
         load_policy([write(tmp_path / "p.yaml", **content)])
+
+
+def test_a_pattern_is_as_long_as_the_limit_allows(tmp_path: Path) -> None:
+    with pytest.raises(LimitExceeded, match=r"regex_length: 308 > 256"):
+        load_policy([write(tmp_path / "p.yaml", waivers={"forbidden": ["vocab.*", "reading." + "w" * 300]})])
+    content = {"waivers": {"forbidden": ["reading.boundaries"]}, "limits": {"regex_length": 17}}
+    with pytest.raises(LimitExceeded, match="18 > 17"):
+        load_policy([write(tmp_path / "p.yaml", **content)])
+    content["limits"] = {"regex_length": 18}
+    assert load_policy([write(tmp_path / "p.yaml", **content)]).limits.regex_length == 18
 
 
 def test_a_policy_that_is_missing_or_infinite_is_refused(tmp_path: Path) -> None:

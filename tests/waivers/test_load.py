@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.errors import InputRejected
+from contract.errors import InputRejected, LimitExceeded
 from contract.kinds import waivers_schema
+from contract.limits import DEFAULT_LIMITS
 from contract.structs import SpecInvalid
 from contract.waivers import load_waivers, waivers_path
 from contract.waivers.load import covers_rule
@@ -73,6 +74,24 @@ def test_what_is_refused(tmp_path: Path, changes: dict[str, Any], rule: str) -> 
     assert [p.rule for p in refused.value.problems] == [rule]
     assert refused.value.where is not None
     assert (refused.value.where.line or 0) > 8, "the place is in the second waiver"
+
+
+@pytest.mark.parametrize("where", ["rule", "engine", "versions"])
+def test_a_pattern_is_as_long_as_the_limit_allows(tmp_path: Path, where: str) -> None:
+    text = {"rule": "reading." + "w" * 300, "engine": "e" * 300, "versions": ">=1," * 80 + "<2"}[where]
+    changes: dict[str, Any] = (
+        {"rule": text} if where == "rule" else {"scope": scope(**{"engine": "sglang", "versions": "any", where: text})}
+    )
+    with pytest.raises(LimitExceeded) as raised:
+        load_waivers(write(tmp_path, waiver(**changes)), rules=RULES)
+    assert (raised.value.limit, raised.value.allowed, raised.value.actual) == ("regex_length", 256, len(text))
+    assert raised.value.where is not None
+    assert raised.value.where.line is not None
+    limits = DEFAULT_LIMITS.lowered(regex_length=19)
+    good = waiver(rule="drafter.file-unlisted")
+    with pytest.raises(LimitExceeded, match="21 > 19"):
+        load_waivers(write(tmp_path, good), rules=RULES, limits=limits)
+    assert load_waivers(write(tmp_path, good), rules=RULES, limits=DEFAULT_LIMITS.lowered(regex_length=21)).waivers
 
 
 def test_every_problem_is_told_and_a_near_rule_is_named(tmp_path: Path) -> None:
