@@ -48,6 +48,9 @@ class Kind(Protocol):
     Besides these members a kind has a method for every command of ``COMMANDS`` that it offers, named as the command, which takes the
     request and returns a ``Report`` or an ``Answer``. It raises ``UserError`` for what the user can mend, and may turn a
     ``KeyboardInterrupt`` into a report with ``complete=False``. A command without a body is not listed by the command line.
+
+    It may have ``environment(python) -> (data, lines)`` for ``contract doctor``: which engines and devices an interpreter (None: this
+    one) has, asked in a process of its own, as JSON and as text.
     """
 
     @property

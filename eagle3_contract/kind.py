@@ -9,7 +9,7 @@ from contract import requests
 
 if TYPE_CHECKING:
     from contract.answers import Result
-    from contract.findings import Rule
+    from contract.findings import Json, Rule
 
 
 class Eagle3:
@@ -82,6 +82,12 @@ class Eagle3:
         from eagle3_contract.commands.demo import demo
 
         return demo(request)
+
+    def environment(self, python: str | None) -> tuple[Json, Sequence[str]]:
+        from eagle3_contract.commands.doctor import examine, lines
+
+        found = examine(python)
+        return found, list(lines(found))
 
 
 KIND: Final = Eagle3()
