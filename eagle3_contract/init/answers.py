@@ -11,9 +11,9 @@ from contract.errors import InputRejected, UsageError
 from contract.source import parse_yaml
 from contract.statement import Fact, fact
 from contract.structs import load_typed
-from eagle3_contract.init.fields import STATED_ONE_BY_ONE, nearest, type_of
 from eagle3_contract.init.ledger import plain_value
 from eagle3_contract.init.rules import BAD_ANSWER, UNKNOWN_FIELD
+from eagle3_contract.model.fields import STATED_ONE_BY_ONE, nearest, type_of
 
 NOTE = "answered with --set"
 

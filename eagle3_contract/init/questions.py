@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from contract.findings import Check, Where
-from eagle3_contract.init.fields import field_types
 from eagle3_contract.init.ledger import Ledger, text_of
 from eagle3_contract.init.rules import NOT_KNOWN, OPEN
+from eagle3_contract.model.fields import field_types
 from eagle3_contract.model.states import recipe_text
 from eagle3_contract.trainers.reading import BOUNDARIES, Candidate
 

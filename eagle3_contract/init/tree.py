@@ -13,8 +13,8 @@ from contract.statement import Fact
 from eagle3_contract.check.open_drafter import torch_name
 from eagle3_contract.drafter.names import D2T, EMBEDDING, HEAD, T2D
 from eagle3_contract.drafter.shapes import tensor_shapes
-from eagle3_contract.init.fields import field_types
 from eagle3_contract.init.ledger import Ledger, text_of
+from eagle3_contract.model.fields import field_types
 from eagle3_contract.model.names import canonical
 from eagle3_contract.model.wiring import Reading
 

@@ -16,7 +16,7 @@ from contract.findings import Check, Where
 from contract.jsonio import load_json_file
 from contract.limits import DEFAULT_LIMITS, Limits
 from contract.statement import Fact, fact
-from eagle3_contract.init.fields import STATED_ONE_BY_ONE, nearest, type_of
+from eagle3_contract.model.fields import STATED_ONE_BY_ONE, nearest, type_of
 from eagle3_contract.model.spec import Digest
 from eagle3_contract.stamp import rules
 

@@ -19,9 +19,9 @@ from contract.source.nodes import to_plain
 from contract.structs import load_typed
 from eagle3_contract.engines.target import Target
 from eagle3_contract.init.answers import read_answers
-from eagle3_contract.init.fields import field_types, nearest
 from eagle3_contract.init.render import contract_text, flow, scalar
 from eagle3_contract.kind import KIND
+from eagle3_contract.model.fields import field_types, nearest
 from eagle3_contract.model.fingerprint import fingerprint, fingerprint_rows
 from eagle3_contract.model.spec import Contract
 from tests.init.scene import drafter, edit_json, neutral, run

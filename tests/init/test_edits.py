@@ -20,7 +20,7 @@ from contract.requests import VerifyRequest
 from eagle3_contract.check.context import Integrity
 from eagle3_contract.check.run import check_spec
 from eagle3_contract.engines.target import Target
-from eagle3_contract.init.fields import field_types
+from eagle3_contract.model.fields import field_types
 from eagle3_contract.verify.run import verify
 from tests.init.scene import drafter, neutral, run
 
