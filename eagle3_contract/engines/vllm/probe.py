@@ -156,7 +156,7 @@ class Probe:
         tensors["final_norm"] = step.final_norm_NG[part]
         self._spool.event("target", tensors, request=name, phase=phase)
         self.after_sampling(name, tokens)
-        if phase != "prefill":
+        if drafted:
             self._spool.event("round", {"proposed": _ids(drafted), "emitted": _ids(tokens)}, request=name)
 
     def before_request(self, name: str, state: Any) -> None:

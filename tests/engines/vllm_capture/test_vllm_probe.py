@@ -82,14 +82,12 @@ def test_a_chunk_samples_nothing(worker: Worker, tmp_path: Path, spool_events: C
     assert [(e["phase"], e["step"]) for e, _ in events if e["kind"] == "drafter"] == [("prefill", 0), ("draft", 1), ("draft", 2)] * 2
 
 
-def test_a_token_without_drafts_is_a_round_of_nothing(worker: Worker, tmp_path: Path, spool_events: Callable[[], Events]) -> None:
+def test_a_token_without_drafts_is_no_round(worker: Worker, tmp_path: Path, spool_events: Callable[[], Events]) -> None:
     start(worker, tmp_path)
     worker.model_runner.requests["a-00000000"] = type("State", (), {"num_prompt_tokens": 3})()
     worker.model_runner.step([("a-00000000", [4], 3, [], [8])])
     events = spool_events()
-    assert kinds(events)[:3] == [("a", "target", "decode"), ("a", "round", None), ("a", "drafter", "extend")]
-    assert events[1][1]["proposed"].tolist() == []
-    assert events[1][1]["emitted"].tolist() == [8]
+    assert kinds(events)[:2] == [("a", "target", "decode"), ("a", "drafter", "extend")]
 
 
 def test_only_and_names(worker: Worker, tmp_path: Path, spool_events: Callable[[], Events]) -> None:
