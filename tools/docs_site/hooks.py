@@ -18,12 +18,19 @@ SHARED: Final = ("specs", "examples")
 """Folders beside docs/ whose files are published with the site."""
 PAGES: Final = ("BREAKING_CHANGES.md", "CHANGELOG.md", "CONTRIBUTING.md")
 """Pages that stand at the top of the repository."""
+READING: Final = "## What it reads of a checkpoint: "
+"""In front of an engine's generated page, where it follows a written one."""
+_FRONT: Final = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _LINK: Final = re.compile(r"\]\((?P<target>\.\./[^)#\s]+)(?P<rest>#[^)]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what is not written by hand, and what stands elsewhere."""
     for path, markdown in chain(rules.pages(), engines.pages(), trainers.pages(), report.pages(), decisions.pages()):
+        held = files.get_file_from_path(path)
+        if held is not None:  # what somebody wrote about it comes first
+            markdown = held.content_string.rstrip() + "\n\n" + _FRONT.sub("", markdown).replace("# ", READING, 1)
+            files.remove(held)
         files.append(File.generated(config, path, content=markdown))
     for name in PAGES:
         files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
