@@ -17,7 +17,7 @@ from eagle3_contract.verify.engine_runs.definitions import Counts, from_sglang_m
 from eagle3_contract.verify.server.client import Client
 from eagle3_contract.verify.server.facts import Prompt, ServerFacts, Told, Window
 from eagle3_contract.verify.server.rules import rejected
-from eagle3_contract.verify.server.shape import count, mapping, text, token_ids
+from eagle3_contract.verify.server.shape import count, flag, mapping, text, token_ids
 
 INFO: Final = ("/server_info", "/get_server_info")
 MODEL_INFO: Final = ("/model_info", "/get_model_info")
@@ -111,9 +111,9 @@ def open_sglang(client: Client, max_length: int | None) -> SglangServer | None:
         return None
     about = _first(client, MODEL_INFO) or {}
     # Flags that were not given stand there as null; a drafter that is not named is one, though: the target then drafts for itself.
-    flags = {name: info[name] for name in FLAGS if info.get(name) is not None} | {DRAFTER: info.get(DRAFTER)}
+    flags = {name: flag(info[name]) for name in FLAGS if info.get(name) is not None} | {DRAFTER: flag(info.get(DRAFTER))}
     flags["json_model_override_args"] = _overrides(flags.get("json_model_override_args"))
-    algorithm = text(info.get("speculative_algorithm"))
+    algorithm = text(flag(info.get("speculative_algorithm")))
     facts = ServerFacts(
         engine="sglang",
         version=str(info["version"]).partition("+")[0],

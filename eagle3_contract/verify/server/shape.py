@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from contract.files.names import shown
 from contract.findings import Json
 from eagle3_contract.verify.server.rules import rejected
 
@@ -27,6 +28,11 @@ def text(value: Json) -> str | None:
 def count(value: Json, limit: int = 2**31) -> int | None:
     """A whole number from 0 to below ``limit``; None for everything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit else None
+
+
+def flag(value: Json) -> Json:
+    """A flag's value as readings may look at it and messages say it: texts without anything that acts."""
+    return shown(value, LONGEST) if isinstance(value, str) else value
 
 
 def token_ids(value: Json, what: str, most: int) -> Sequence[int]:

@@ -16,7 +16,7 @@ from eagle3_contract.verify.engine_runs.definitions import Counts
 from eagle3_contract.verify.server.client import Client
 from eagle3_contract.verify.server.facts import Prompt, ServerFacts, Told
 from eagle3_contract.verify.server.rules import rejected
-from eagle3_contract.verify.server.shape import count, mapping, text, token_ids
+from eagle3_contract.verify.server.shape import count, flag, mapping, text, token_ids
 from eagle3_contract.verify.server.traffic import Reading, judge_window, read_counters
 
 GREEDY: Final[Mapping[str, Json]] = {
@@ -101,7 +101,7 @@ def open_vllm(client: Client, model: str | None, model_path: str | None, max_len
     flags: dict[str, Any] = {} if max_length is None else {"max_model_len": max_length}
     if config:
         names = ("method", "model", "num_speculative_tokens", "rejection_sample_method", "quantization")
-        flags["speculative_config"] = {n: speculative[n] for n in names if speculative.get(n) is not None} or None
+        flags["speculative_config"] = {n: flag(speculative[n]) for n in names if speculative.get(n) is not None} or None
     steps = count(speculative.get("num_speculative_tokens")) or first.positions
     synthetic = speculative.get("rejection_sample_method") == "synthetic"
     facts = ServerFacts(
@@ -112,7 +112,7 @@ def open_vllm(client: Client, model: str | None, model_path: str | None, max_len
         drafter=text(speculative.get("model")),
         max_length=max_length,
         speculates=None if first.generated is None else first.drafted is not None,
-        algorithm=text(speculative.get("method")),
+        algorithm=text(flag(speculative.get("method"))),
         steps=steps,
         topk=None if steps is None else 1,
         draft_tokens=None if steps is None else steps + 1,
