@@ -13,14 +13,14 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from contract.answers import Answer
-from contract.errors import InternalError, UserError
+from contract.errors import InternalError, UsageError, UserError
 from contract.findings import Json
 from contract.gate import judge
 from contract.kinds import default_kind, kind_of_spec
 from contract.policy.load import policy_files
 from contract.report import render
 from contract.reporting import Report
-from contract.requests import CheckRequest, Integrity, ReadRequest, VerifyRequest
+from contract.requests import CheckRequest, Executor, Integrity, ReadRequest, VerifyRequest
 from contract.settings.effective import configured_policies, effective
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -126,6 +126,9 @@ def verify(
     target: PathLike | None = None,
     serve_args: Mapping[str, str] = _NO_ARGUMENTS,
     device: str = "auto",
+    executor: Executor = "local",
+    workers: int | None = 1,
+    resume: PathLike | None = None,
     integrity: Integrity = "headers",
     allow_pickle: bool = False,
     policies: Iterable[PathLike] = (),
@@ -139,13 +142,22 @@ def verify(
         target: the target's folder.
         serve_args: server command lines by engine.
         device: ``auto``, ``cpu``, ``cuda`` ...
+        executor, workers, resume: for the training path alone, without a capture or an engine: where samples are measured, by how many
+            processes (None: as many as pay; more than one needs a main module that can be imported again), and a journal of what was
+            measured.
         integrity: how much of the weights is read by the static checks.
         allow_pickle: read pickle-based samples too, in a child process with limits.
         policies: as for ``check``.
 
     Raises:
-        UserError: as ``check``.
+        UserError: as ``check``; rule ``cli.not-together`` for ``workers``, ``resume`` or ``executor`` with a capture or an engine.
     """
+    if (capture is not None or engine is not None) and (workers not in (None, 1) or resume is not None or executor != "local"):
+        raise UsageError(
+            "workers, resume and executor are for the training path alone, without capture and engine",
+            rule="cli.not-together",
+            fix="Leave them out.",
+        )
     request = VerifyRequest(
         spec=os.fspath(spec),
         samples=_path(samples),
@@ -154,6 +166,9 @@ def verify(
         target=_path(target),
         serve_args=dict(serve_args),
         device=device,
+        executor=executor,
+        workers=workers,
+        resume=_path(resume),
         integrity=integrity,
         allow_pickle=allow_pickle,
     )

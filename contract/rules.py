@@ -70,6 +70,14 @@ TOOL_RULES: Final[tuple[Rule, ...]] = (
         remedy="Use --format text or --format json.",
     ),
     Rule(
+        id="cli.not-together",
+        title="What is asked for goes together",
+        severity=Severity.ERROR,
+        dimension="tool",
+        why=_USAGE,
+        remedy="Leave one of them out.",
+    ),
+    Rule(
         id="cli.unknown-rule",
         title="The rule that is to be explained exists",
         severity=Severity.ERROR,

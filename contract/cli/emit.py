@@ -82,11 +82,16 @@ def _rendered(result: Result, output: Output) -> str:
 def _write_stdout(text: str, encoding: str | None) -> None:
     if sys.stdout is None:
         raise InputRejected("stdout is closed", rule="files.write-failed", fix="Name a file: --format json=report.json.")
-    data = text.encode(encoding or sys.stdout.encoding or "ascii", "backslashreplace")
+    stream = getattr(sys.stdout, "buffer", None)
     try:
+        if stream is None:  # io.StringIO, or another program's text stream, which has an encoding of its own
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            return
+        data = text.encode(encoding or sys.stdout.encoding or "ascii", "backslashreplace")
         sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        stream.write(data)
+        stream.flush()
     except BrokenPipeError:
         raise
     except OSError as error:

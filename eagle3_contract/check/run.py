@@ -152,7 +152,10 @@ def check_spec(
             checks.append(made)
     except KeyboardInterrupt:
         complete = False  # what was found so far is still said, and the exit code is 2
-    return Report(command="check", subject=subject, checks=checks, complete=complete)
+    from eagle3_contract.verify.flow import drafter_flow  # check comes before verify; the drawing is the same
+
+    flow = drafter_flow(loaded.contract, checks).as_json()
+    return Report(command="check", subject=subject, checks=checks, measurements={"flow": flow}, complete=complete)
 
 
 def check_loaded(

@@ -23,6 +23,7 @@ from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.model.states import FINAL_NORM, Recipe
 from eagle3_contract.readings.engines import parse_engine, read
 from eagle3_contract.readings.load import load_drafter, load_target
+from eagle3_contract.readings.profiles import PROFILES
 from eagle3_contract.readings.reading import BOUNDARIES
 from eagle3_contract.readings.serve_asked import bare, flags_for, refuse_unmatched
 from eagle3_contract.verify.sample_set import SampleSet
@@ -42,11 +43,11 @@ class Fed:
 def check_engine(name: str) -> None:
     """Raise ToolError (``engine.unknown``) unless this engine can be run by this tool."""
     if bare(name) not in RUNS_HERE:
+        read = f"Use --engine {REFERENCE} --imitate {name} to feed what it would feed, or `contract check --engine {name}` for its reading."
         raise ToolError(
             f"{name} cannot be run by this version; it runs {', '.join(RUNS_HERE)}",
             rule="engine.unknown",
-            fix=f"Use --engine transformers --imitate {name} to feed what {name} would feed, or `contract check --engine {name}` "
-            f"for its reading.",
+            fix=read if bare(name) in PROFILES else f"Name one of {', '.join(RUNS_HERE)}.",
         )
 
 

@@ -150,9 +150,9 @@ class TrainingReading:
                 f"{self.trainer}: what training did is not known from the checkpoint alone: "
                 + "; ".join(f"{path} ({reason})" for path, reason in sorted(missing.items())),
                 rule="trainers.wiring-unknown",
-                fix="Give each, for instance with "
+                fix="State each in a contract, for instance with `contract init DRAFTER "
                 + " ".join(f"--set {path}=..." for path in sorted(missing))
-                + ", or name a contract that states it.",
+                + "`, and name that (`--spec`).",
             )
         for name, enum in _ENUMS.items():
             values[name] = enum(values[name])

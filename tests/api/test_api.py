@@ -15,6 +15,7 @@ import contract
 from contract import ExitCode, NotKept, Report, Status, UserError, check, read, require_kept, verify
 
 SGLANG = "sglang==0.5.23"
+DEMO = Path(__file__).parents[2] / "eagle3_contract" / "demo" / "data"
 
 
 @pytest.fixture(autouse=True)
@@ -106,3 +107,16 @@ def test_names() -> None:
 def test_imports_stay_light(line: str, absent: tuple[str, ...]) -> None:
     code = f"{line}\nimport sys; print([m for m in {absent!r} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_verify_takes_workers_and_a_journal(tmp_path: Path) -> None:
+    spec = DEMO / "drafter-a" / "contract.yaml"
+    journal = tmp_path / "journal"
+    once = verify(spec, device="cpu", target=DEMO / "target", resume=journal)
+    again = verify(spec, device="cpu", target=DEMO / "target", resume=journal, workers=1, executor="local")
+    execution = again.provenance["execution"]
+    assert isinstance(execution, dict)
+    assert execution["resumed"] == 8, "nothing was measured a second time"
+    assert once.exit_code == again.exit_code
+    with pytest.raises(UserError, match="for the training path alone"):
+        verify(spec, capture=tmp_path, workers=2)
