@@ -178,14 +178,15 @@ def _counters(spools: Sequence[Spool]) -> dict[str, float]:
 
 
 def _counts(spools: Sequence[Spool], counters: Mapping[str, float], kept: int) -> dict[str, CountInfo]:
-    """Rounds and forwards count all that the hooks saw, whether or not its request was kept."""
+    """Rounds and forwards count all that the hooks saw, whether or not its request was kept; requests those that are in the bundle."""
     seen = {"rounds": sum(s.count(Round) for s in spools), "forwards": sum(s.count(Drafter) for s in spools), "requests": kept}
     found = {}
     for name, recorded in seen.items():
         counted = counters.get(name)
         by = None if counted is None else name
         if name == "requests" and counted is None:
-            counted, by = float(sum(len(s.requests) for s in spools)), "requests seen by the hooks"
+            seen_by_hooks = [r for s in spools for r in s.requests.values() if r.start.run != WARM]
+            counted, by = float(len(seen_by_hooks)), "requests seen by the hooks"
         found[name] = CountInfo(recorded=recorded, counted=None if counted is None else int(counted), by=by)
     return found
 
