@@ -21,6 +21,7 @@ from eagle3_contract.model.states import FINAL_NORM, Recipe
 from eagle3_contract.verify.acceptance import Acceptance
 from eagle3_contract.verify.bootstrap import CONFIDENCE
 from eagle3_contract.verify.engine_runs import flags, rules
+from eagle3_contract.verify.engine_runs.counters import counter_checks
 from eagle3_contract.verify.engine_runs.definitions import DEFINITION, Counts, from_rounds
 from eagle3_contract.verify.engine_runs.predicted import Pair, free_running, paired
 from eagle3_contract.verify.engine_runs.rounds import Kind, Round, counts, rounds_of
@@ -94,7 +95,7 @@ def acceptance_checks(
         if not reference:
             yield rules.PREDICTED.undecided("the capture holds no round of drafting and verifying", at=Depth.VERIFY, required=False)
         return
-    yield from _counters(bundle, [r for each in rounds.values() for r in each])
+    yield from counter_checks(bundle, [r for each in rounds.values() for r in each])
     plain = [t for t in every if t.id in rounds and is_compared(t.request)]
     found = Collected()
     kinds = Counter(r.kind for t in plain for r in rounds[t.id])
@@ -167,40 +168,6 @@ def _states(told: Told, bundle: Bundle, recipe: Recipe, drafter: Drafter) -> tup
 def _is_text(told: Told, rounds: Sequence[Round]) -> bool:
     """Whether the emitted tokens stand where the rounds say."""
     return all(list(r.emitted) == told.text[r.at : r.at + len(r.emitted)] for r in rounds) and len(told.text) > told.recorded.prompt
-
-
-def _counters(bundle: Bundle, rounds: Sequence[Round]) -> Iterator[Check]:
-    """The engine's counters against the recorded rounds of all runs: it counts each as it was verified, those that are cut later too."""
-    counted = bundle.manifest.counters
-    served = bundle.manifest.counts.get("requests")
-    drafted = [r for r in rounds if r.kind is not Kind.WITHOUT]
-    cut = [r for r in drafted if r.kind is Kind.CUT]
-    more = sum(len(r.proposed) - r.accepted for r in cut)
-    recorded = {
-        "rounds": (len(drafted), 0),
-        "drafted_tokens": (sum(len(r.proposed) for r in drafted), 0),
-        "accepted_tokens": (sum(r.accepted for r in drafted), more),
-    }
-    known = {name: counted[name] for name in recorded if name in counted}
-    if not known:
-        yield rules.ENGINE_COUNTERS.undecided("the capture holds no counters of the engine", at=Depth.VERIFY, required=False)
-        return
-    if served is not None and served.counted is not None and served.counted > served.recorded:
-        text = f"{served.recorded} of {served.counted} requests were recorded: the engine's counters are over all of them"
-        yield rules.ENGINE_COUNTERS.undecided(text, at=Depth.VERIFY, required=False)
-        return
-    wrong = [n for n, value in known.items() if not recorded[n][0] <= value <= recorded[n][0] + recorded[n][1]]
-    figures = "; ".join(f"{n.replace('_', ' ')} {v:g} counted, {recorded[n][0]} recorded" for n, v in known.items())
-    if cut:
-        figures += f" ({len(cut)} rounds were cut by the limit on new tokens, which the engine counts whole: up to {more} more accepted)"
-    evidence: dict[str, Json] = {"counted": dict(known), "recorded": {n: recorded[n][0] for n in known}, "cut": len(cut)}
-    check = rules.ENGINE_COUNTERS.failed if wrong else rules.ENGINE_COUNTERS.passed
-    yield check(
-        figures,
-        expected={n: recorded[n][0] for n in (wrong or known)},
-        actual={n: known[n] for n in (wrong or known)},
-        evidence=evidence,
-    )
 
 
 def _measurement(found: Collected) -> dict[str, Json]:

@@ -203,7 +203,7 @@ def table(rows: list[list[int]], pad: int = -1) -> Tensor:
 def write(
     out: Path, requests: Sequence[Request], *, recipe: Recipe, layers: int, dtype: str = "float32", engine: str = "transformers",
     drafter: dict[str, str] | None = None, model_type: str = "llama", counters: dict[str, float] | None = None,
-    flags: dict[str, str] | None = None,
+    flags: dict[str, str] | None = None, counts: dict[str, CountInfo] | None = None,
 ) -> Path:  # fmt: skip
     """Write a bundle, with the engine's counters as they should be unless ``counters`` says otherwise."""
     info = EngineInfo(
@@ -221,5 +221,5 @@ def write(
         for r in requests:
             writer.add(r.id, entries(r.tensors), sample=r.sample, prompt_tokens=r.prompt_tokens, run=r.run, forwards=r.forwards)
         writer.counters = right if counters is None else counters
-        writer.counts = {"requests": CountInfo(recorded=len(requests), counted=len(requests), by="the test")}
+        writer.counts = counts or {"requests": CountInfo(recorded=len(requests), counted=len(requests), by="the test")}
     return out

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from contract.files.bundle import open_bundle
+from contract.files.bundle_manifest import CountInfo
 from contract.findings import Check, ExitCode, Json, Status
 from contract.reporting import Report
 from eagle3_contract.drafter.drafter import Drafter
@@ -227,6 +228,18 @@ def test_engines_own_counters(demo: Demo, tmp_path: Path) -> None:
         if status is Status.FAILED:
             (wrong,) = found[COUNTERS].actual
             assert f"{counters[wrong]:g} counted, {right[wrong]:g} recorded" in found[COUNTERS].message
+
+
+@pytest.mark.parametrize(("what", "words"), [("requests", "8 of 9 requests"), ("rounds", "that were seen are in the capture")])
+def test_counters_over_more_than_was_kept_are_not_held_against_it(demo: Demo, tmp_path: Path, what: str, words: str) -> None:
+    rounds = sum(len(r.emitted) for r in demo.plain)
+    counts = {"requests": CountInfo(recorded=8, counted=9, by="the test")}
+    if what == "rounds":
+        counts = {"rounds": CountInfo(recorded=rounds + 4, counted=rounds + 4, by="the test")}
+    bundle = demo.write(tmp_path / "bundle", demo.plain, counters={"rounds": float(rounds + 4)}, counts=counts)
+    found, _ = judged(demo, bundle)
+    assert (found[COUNTERS].status, found[COUNTERS].required) == (Status.UNKNOWN, False)
+    assert words in found[COUNTERS].message
 
 
 def test_a_cut_round_is_left_out_and_its_missing_tokens_are_allowed_for(demo: Demo, tmp_path: Path) -> None:
