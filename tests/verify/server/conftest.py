@@ -51,15 +51,14 @@ def case(tmp_path: Path) -> Case:
 
 
 @pytest.fixture
-def exported(tmp_path: Path) -> Case:
+def exported(case: Case, tmp_path: Path) -> Case:
     """The same for vLLM, as `contract export` writes it."""
     from contract.requests import ExportRequest
     from eagle3_contract.commands.export import export
 
-    shutil.copytree(DEMO / "drafter-a", tmp_path / "drafter-a")
-    request = ExportRequest(spec=str(tmp_path / "drafter-a" / "contract.yaml"), engines=("vllm==0.32.0",), out=str(tmp_path / "vllm-a"))
+    request = ExportRequest(spec=str(case.spec), engines=("vllm==0.32.0",), out=str(tmp_path / "vllm-a"))
     assert export(request).exit_code == 0
-    shutil.copytree(tmp_path / "drafter-a" / "samples", tmp_path / "vllm-a" / "samples", dirs_exist_ok=True)
+    shutil.copytree(case.folder / "samples", tmp_path / "vllm-a" / "samples", dirs_exist_ok=True)
     found = Case(tmp_path / "vllm-a")
     found.edit("    path: null\n", "    path: samples\n")
     return found
