@@ -29,6 +29,7 @@ from eagle3_contract.verify import rules, state_rules
 from eagle3_contract.verify.acceptance import Acceptance
 from eagle3_contract.verify.best import Best
 from eagle3_contract.verify.bounds import state_bounds
+from eagle3_contract.verify.candidates import of_document, of_requests, of_samples
 from eagle3_contract.verify.capture_self import recipe_said, self_checks
 from eagle3_contract.verify.capture_set import Captured, Requests, belongs
 from eagle3_contract.verify.collect import Findings
@@ -55,6 +56,7 @@ from eagle3_contract.verify.metrics import StepCounts, TargetTokens
 from eagle3_contract.verify.paths import Path as DraftPath
 from eagle3_contract.verify.paths import try_build
 from eagle3_contract.verify.sample_set import OtherSamples, SampleSet, layout_problem, stored_states
+from eagle3_contract.verify.slot_shapes import shape_checks
 from eagle3_contract.verify.states import Named, SlotVerdict, judge_request, state_checks
 from eagle3_contract.verify.steps import steps_and_drafts
 from eagle3_contract.verify.strips import Strips
@@ -62,8 +64,6 @@ from eagle3_contract.verify.target_tokens import NO_TARGET, of_sample, recorded
 
 REQUEST: Final = "capture"
 """The format of a sample that is a request's own tokens and boundaries."""
-OTHERS: Final = 8
-"""Other samples, or other requests, that a slot may be taken for."""
 TARGET_NEEDED: Final = "drafter.target-needed"
 
 
@@ -206,7 +206,7 @@ class Walk:
                 captured, checks = requests.take(sample.name, sample.input_ids_T)
                 self.found.add(*checks)
             stored = {state: sample.states_THk[i] for state, i in stored_states(sample, samples).items()}
-            others = partial(self._other_samples, sample.name)
+            others = partial(of_samples, self.others, samples, sample.name, self.reading.recipe)
             if captured is None or requests is None:
                 self._one(sample, stored, None, others, (self.training,))
                 continue
@@ -245,7 +245,7 @@ class Walk:
                 )
                 continue
             self.found.add(*self_checks(captured))
-            self._request(captured, (self.training, self.paired), partial(_other_requests, rest, captured, self.reading.recipe))
+            self._request(captured, (self.training, self.paired), partial(of_requests, rest, captured, self.reading.recipe))
             requests.ledger.add(Covered(captured.request, None, 0, 0, captured.rows))
 
     def _request(self, captured: Captured, into: Sequence[PathFigures], others: Callable[[], Iterator[Named]]) -> None:
@@ -281,10 +281,9 @@ class Walk:
         if captured is None:
             return
         slots = [captured.load(name) for name in captured.slots]
-        self._shapes(sample, slots)
-        named = [Named(state, partial(_itself, x)) for state, x in stored.items()]
-        named += [Named(state, partial(captured.load, name)) for state, name in captured.states.items() if state not in stored]
-        named += others()
+        width, states = self.reading.wiring.target_hidden_size, len(self.reading.recipe)
+        self.found.add(*shape_checks(sample.name, slots, sample.tokens, width, states))
+        named = [*of_document(stored, captured), *others()]
         self.verdicts += judge_request(sample.name, slots, self.reading.recipe, named, self.bounds, norm_weights=self._norm_weights())
         self.distances.add(slots, stored, captured)
         every_step = sample.tokens >= self.steps + 2  # a row that is shared for each step, else there is nothing to compare
@@ -373,36 +372,6 @@ class Walk:
             self.no_target = (self.no_head.message, self.no_head.fix) if self.no_head is not None else NO_TARGET
         return found
 
-    def _shapes(self, sample: TrainingSample, slots: Sequence[Tensor]) -> None:
-        due = [sample.tokens, self.reading.wiring.target_hidden_size]
-        for i, slot in enumerate(slots):
-            if list(slot.shape) != due:
-                self.found.add(
-                    state_rules.SHAPE.failed(
-                        f"{sample.name}: slot {i} has shape {list(slot.shape)}, training's states have {due}",
-                        expected=due,
-                        actual=list(slot.shape),
-                        where=Where(slot=i, sample=sample.name),
-                    )
-                )
-        if len(slots) != len(self.reading.recipe):
-            self.found.add(
-                state_rules.SLOT_COUNT.failed(
-                    f"{sample.name}: {len(slots)} slots are fed, the contract has {len(self.reading.recipe)} states",
-                    expected=len(self.reading.recipe),
-                    actual=len(slots),
-                    where=Where(sample=sample.name),
-                )
-            )
-
-    def _other_samples(self, sample: str) -> Iterator[Named]:
-        """States of other samples, of the recipe's own boundaries: what a mixed-up batch would feed."""
-        if self.others is None or self.samples is None:
-            return
-        for name in self.others.names(sample, OTHERS):
-            for state, index in zip(self.reading.recipe, self.samples.picked, strict=True):
-                yield Named(state, partial(self.others.state, name, index), sample=name)
-
     def _norm_weights(self) -> dict[str, Tensor]:
         return {} if self.head is None else {"the target's final norm": self.head.norm_G.float()}
 
@@ -434,15 +403,3 @@ class Walk:
         self.found.add(*path_figures_checks(self.paired, self.inference))
         last, path = (self.inference, "inference") if self.inference.lengths else (self.training, "training")
         self.found.add(*floor_check(self.loaded, last, path))
-
-
-def _other_requests(rest: Sequence[Captured], besides: Captured, recipe: Sequence[State]) -> Iterator[Named]:
-    """States of other requests, as ``Walk._other_samples``."""
-    for other in [c for c in rest if c is not besides][:OTHERS]:
-        for state in recipe:
-            if state in other.states:
-                yield Named(state, partial(other.load, other.states[state]), sample=other.request.id)
-
-
-def _itself(x: Tensor) -> Tensor:
-    return x
