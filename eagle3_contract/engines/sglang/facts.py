@@ -31,7 +31,6 @@ def start_facts(worker: Any, mode: str) -> dict[str, Any]:
     runner = worker.target_worker.model_runner
     target, drafter = runner.model, worker.draft_worker.draft_runner.model
     args = worker.server_args
-    given = {name: getattr(args, name, None) for name in FLAGS}
     return {
         "engine": ENGINE,
         "version": installed_version(),
@@ -45,8 +44,14 @@ def start_facts(worker: Any, mode: str) -> dict[str, Any]:
         "layers": int(runner.model_config.num_hidden_layers),
         "target_class": type(target).__name__,
         "drafter_class": type(drafter).__name__,
-        "flags": {name: str(value) for name, value in given.items() if value is not None},
+        "flags": {name: str(value) for name, value in flags_set(args).items()},
     }
+
+
+def flags_set(args: Any) -> dict[str, Any]:
+    """Those of ``FLAGS`` that the server's arguments have, by their names."""
+    given = {name: getattr(args, name, None) for name in FLAGS}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def layer_ids(target: nn.Module) -> list[int] | None:

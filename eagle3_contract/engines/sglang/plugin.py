@@ -16,13 +16,15 @@ from __future__ import annotations
 import importlib
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from contract.errors import UserError
 from eagle3_contract.engines.sglang import hook_points
 from eagle3_contract.engines.sglang.drafter_hooks import DrafterHooks
 from eagle3_contract.engines.sglang.facts import start_facts
-from eagle3_contract.engines.sglang.gate_facts import check_at_start
+from eagle3_contract.engines.sglang.gate_facts import check_at_start, mode_asked
 from eagle3_contract.engines.sglang.probe import Label, Probe
 from eagle3_contract.engines.sglang.target_hooks import TargetHooks
 from eagle3_contract.engines.spool import Spool
@@ -36,21 +38,26 @@ GATE: Final = "EAGLE3_CONTRACT_GATE"
 
 def register() -> None:
     """Called by SGLang in each of its processes, before anything is loaded."""
-    folder, mode = os.environ.get(CAPTURE), os.environ.get(GATE)
-    if not folder and not mode:
+    folder = os.environ.get(CAPTURE)
+    if not folder and not os.environ.get(GATE):
         return
     try:
+        mode = mode_asked() if os.environ.get(GATE) else None
         if mode:
             hook_points.require(hook_points.FOR_GATE)
         if folder:
             hook_points.require(hook_points.FOR_CAPTURE + (hook_points.FOR_SWEEP if _sweep() else ()))
-    except hook_points.HookPointsMissing as error:
+    except (UserError, hook_points.HookPointsMissing) as error:
         raise SystemExit(f"eagle3-contract: {error}") from None
     registry = importlib.import_module("sglang.srt.plugins.hook_registry")
-    if mode:
-        registry.HookRegistry.register(hook_points.SHARED, lambda _, worker: check_at_start(worker, mode), registry.HookType.AFTER)
+    if mode is not None:
+        registry.HookRegistry.register(hook_points.SHARED, partial(_gate, mode), registry.HookType.AFTER)
     if folder:
         record(registry, folder)
+
+
+def _gate(mode: str, _result: None, worker: Any) -> None:
+    check_at_start(worker, mode)
 
 
 def record(registry: Any, folder: str) -> Probe:
