@@ -1,4 +1,6 @@
-"""Runs one job through SGLang's HTTP server: ``python -m eagle3_contract.engines.sglang.server JOB.json``, as ``runner`` does through its Engine.
+"""Runs one job through SGLang's HTTP server, as ``runner`` does through its Engine.
+
+``python -m eagle3_contract.engines.sglang.server JOB.json``
 
 The server is SGLang's own (``python -m sglang.launch_server``) on a free port of the loopback interface; the plugin inside it is switched
 on by environment variables alone, and what is recorded is the same.
