@@ -31,12 +31,13 @@ class Attempt:
     name: str
     words: str
     run: Run
+    known: str = ""
 
 
 def attempts(everyone: Sequence[Subject]) -> Iterator[Attempt]:
     """Every hypothesis about cache and positions."""
     for view in WRONG_VIEWS:
-        yield Attempt(view.name, f"sees {view.words}", partial(_under_view, view=view))
+        yield Attempt(view.name, f"sees {view.words}", partial(_under_view, view=view), view.known)
     for move, words in ((0, "at the position of the last committed row"), (1, "one position further"), (-1, "one position earlier")):
         yield Attempt(
             f"draft-positions{move:+d}", f"is rotated {words} than recorded, in draft steps" if move else _STAYS, partial(_moved, move=move)

@@ -119,7 +119,13 @@ class Explainer:
             return None
         median, worst, fits = self._figures([(r, distances(r.subject, out)) for r, out in made])
         return Trial(
-            name=attempt.name, words=attempt.words, median=median, worst=worst, fits=fits and len(made) == len(rows), attempt=attempt
+            name=attempt.name,
+            words=attempt.words,
+            median=median,
+            worst=worst,
+            fits=fits and len(made) == len(rows),
+            because=attempt.known,
+            attempt=attempt,
         )
 
     def _figures(self, found: Sequence[tuple[_Rows, Distances]]) -> tuple[float, float, bool]:
@@ -134,9 +140,8 @@ def _median(errors: Tensor) -> float:
 
 
 def _best(trials: Sequence[Trial]) -> Trial | None:
-    """Among those that fit the nearest; an engine's reading of the files before a mere switch."""
-    fitting = [t for t in trials if t.fits]
-    return min(fitting, key=lambda t: (not t.because, t.median), default=None)
+    """Among those that fit the nearest; what an engine is known to do before a mere switch."""
+    return min((t for t in trials if t.fits), key=lambda t: (not t.because, t.median), default=None)
 
 
 def _of_prompt(subject: Subject) -> Tensor:

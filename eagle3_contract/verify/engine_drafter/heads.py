@@ -7,7 +7,7 @@ Legend: m logit rows of a forward, W width of the logits shown, DV draft vocabul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,10 +29,11 @@ from eagle3_contract.verify.engine_drafter.variants import Variant
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
-    """Logits [W] of one used row, and the state that the head was given [H]."""
+    """Logits [W] of one used row, number ``index`` of its request, and the state that the head was given [H]."""
 
     subject: Subject
     row: Row
+    index: int
     logits_W: Tensor
     final_H: Tensor
 
@@ -48,7 +49,8 @@ def shown(subjects: Sequence[Subject]) -> Iterator[Shown]:
             of_forward = subject.account.rows_of(forward.number)
             for i, r in enumerate(rows[: len(logits)]):
                 if 0 <= r < len(of_forward) and of_forward[r].kind in USED:
-                    yield Shown(subject, of_forward[r], logits[i].to(torch.float32), final[r].to(torch.float32))
+                    index = subject.account.of_forward[forward.number].start + r
+                    yield Shown(subject, of_forward[r], index, logits[i].to(torch.float32), final[r].to(torch.float32))
 
 
 @torch.no_grad()
@@ -57,6 +59,7 @@ def heads(
     base: Drafter,
     rounded: Drafter | None,
     maps: Maps,
+    finals: Mapping[str, Tensor],
     *,
     dtype: str,
     limit: float | None,
@@ -64,7 +67,11 @@ def heads(
     build: Callable[[Variant], Drafter],
     ledger: Ledger,
 ) -> dict[str, Json]:
-    """Compare the logits of every used row; returns the measurement. Arguments as ``layers.layers``."""
+    """Compare the logits of every used row with our head on the engine's final state; returns the measurement.
+
+    How far they are from our head on our own final state (``finals``, [M, H] by request), that is through the whole drafter, is measured,
+    too. The other arguments are those of ``layers.layers``.
+    """
     rows = list(shown(subjects))
     if not rows:
         ledger.unknown(rules.LOGITS, "logits, or the state they are made of, were not recorded", sum(len(s.account.rows) for s in subjects))
@@ -87,8 +94,12 @@ def heads(
             ledger.compared(rules.LOGITS, s.subject.place(s.row))
     measurement: dict[str, Json] = {"rows": len(rows), "median": float(errors.median()), "worst": float(errors.max())}
     measurement["bound"] = {"median": tolerance.median, "worst": tolerance.worst, "source": tolerance.source}
+    whole = _through(rows, theirs_RD, base, finals)
+    if whole.numel():
+        measurement["through_the_whole"] = {"rows": whole.numel(), "median": float(whole.median()), "worst": float(whole.max())}
     if not bool(beyond.any()):
-        ledger.says(rules.LOGITS, f"median {measurement['median']:.2g}, worst {measurement['worst']:.2g}")
+        more = f"; through the whole drafter {float(whole.median()):.2g} and {float(whole.max()):.2g}" if whole.numel() else ""
+        ledger.says(rules.LOGITS, f"median {measurement['median']:.2g}, worst {measurement['worst']:.2g}{more}")
         return measurement
     wrong = [i for i, over in enumerate(beyond.tolist()) if over]
     cause, rule = _cause([rows[i] for i in wrong], final_RH[wrong], ours_RD[wrong], maps, tolerance, variants, build)
@@ -98,6 +109,15 @@ def heads(
         says = f"{float(errors[i]):.2g} of their length apart, bound {tolerance.worst:.2g}"
         ledger.differs(rule, Difference(place=place, tensor="logits", cause=cause, says=says))
     return measurement
+
+
+def _through(rows: Sequence[Shown], theirs_RD: Sequence[Tensor], base: Drafter, finals: Mapping[str, Tensor]) -> Tensor:
+    """Distances of the logits from those that our layers and our head give together."""
+    kept = [(i, finals[s.subject.recorded.id][s.index]) for i, s in enumerate(rows) if s.subject.recorded.id in finals]
+    if not kept:
+        return torch.empty(0)
+    ours_KD = base.head(torch.stack([final for _, final in kept]).to(base.device)).cpu()
+    return torch.tensor([_error(theirs_RD[i], ours) for (i, _), ours in zip(kept, ours_KD, strict=True)], dtype=torch.float64)
 
 
 def _error(theirs_D: Tensor, ours_D: Tensor) -> float:
@@ -132,4 +152,10 @@ def _cause(
         if all(_error(maps.in_draft_order(z), made) <= tolerance.worst for z, made in zip(logits_RW, made_RD, strict=True)):
             why = f" ({variant.because})" if variant.because else ""
             return f"are not those of our head on the engine's final state; {variant.name} gives them{why}", rules.LOGITS
+    pairs = [(t, o) for z, o in zip(logits_RW, ours_RD, strict=True) if (t := maps.in_draft_order(z)).shape == o.shape]
+    if pairs:
+        theirs, ours = (torch.stack(list(x)) for x in zip(*pairs, strict=True))
+        scale = float((theirs * ours).sum() / ours.square().sum().clamp_min(1e-30))
+        if all(_error(t, o * scale) <= tolerance.worst for t, o in pairs):
+            return f"are {scale:.4g} times those of our head on the engine's final state", rules.LOGITS
     return "are not those of our head on the engine's final state, and no head that was tried gives them", rules.LOGITS

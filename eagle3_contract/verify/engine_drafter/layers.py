@@ -1,11 +1,13 @@
 """The check of the engine's layers: distances to our forward, and what explains them.
 
-Legend: U used rows of a request.
+Legend: M rows of a request, U used ones, H hidden size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -21,8 +23,17 @@ from eagle3_contract.verify.engine_drafter.ledger import Difference, Ledger
 from eagle3_contract.verify.engine_drafter.subject import Subject
 from eagle3_contract.verify.engine_drafter.variants import Variant
 
-NEAREST = 5
+NEAREST: Final = 5
 """Hypotheses that the evidence lists."""
+
+
+@dataclass(slots=True)
+class Compared:
+    """The measurement per tensor, the story where rows differ, and our own final state [M, H] of every row by request."""
+
+    measurement: dict[str, Json]
+    story: Story | None = None
+    finals: dict[str, Tensor] = field(default_factory=dict)
 
 
 def layers(
@@ -35,8 +46,8 @@ def layers(
     variants: Callable[[], Iterable[Variant]],
     build: Callable[[Variant], Drafter],
     ledger: Ledger,
-) -> tuple[dict[str, Json], Story | None]:
-    """Compare every used row of every request. Returns the measurement and, where rows differ, the story.
+) -> Compared:
+    """Compare every used row of every request.
 
     Args:
         subjects: all requests.
@@ -49,6 +60,7 @@ def layers(
         ledger: takes the findings.
     """
     found: list[tuple[Subject, Distances]] = []
+    finals: dict[str, Tensor] = {}
     floors: dict[str, list[Tensor]] = {name: [] for name in TENSORS}
     for subject in subjects:
         if subject.problem is not None:
@@ -57,6 +69,7 @@ def layers(
         ours = run(base, subject)
         d = distances(subject, ours)
         found.append((subject, d))
+        finals[subject.recorded.id] = ours.final_NH
         if rounded is not None:
             for name, errors in apart(run(rounded, subject), ours, d.rows).items():
                 floors[name].append(errors)
@@ -79,10 +92,10 @@ def layers(
     if not failing:
         figures = "; ".join(f"{n}: median {m['median']:.2g}, worst {m['worst']:.2g}" for n, m in measurement.items() if "median" in m)
         ledger.says(rules.FORWARD, figures)
-        return measurement, None
+        return Compared(measurement, None, finals)
     story = Explainer(usable, base, build).explain(failing, variants(), [s for s, _ in kept])
     _report(failing, usable, story, base, build, ledger)
-    return measurement, story
+    return Compared(measurement, story, finals)
 
 
 def _bounds(
@@ -137,7 +150,7 @@ def _report(
                 rule, trial, fix = rules.WIRING, story.wiring, story.wiring.because or None
             elif bool(by_cache[u]) and story.cache is not None:
                 cause = f"is not what the right rows of the cache give; a row gives it that {story.cache.words}"
-                rule, trial, fix = rules.KV, story.cache, None
+                rule, trial, fix = rules.KV, story.cache, story.cache.because or None
             else:
                 cause = f"is not what our layers give on the engine's own inputs, and none of {len(story.trials)} hypotheses gives it"
                 rule, trial, fix = rules.FORWARD, None, None

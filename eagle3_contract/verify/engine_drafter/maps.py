@@ -79,6 +79,13 @@ class Maps:
             return set(ids.tolist()), set(ids.tolist())
         return set(ids.tolist()), set(self.targets_D[ids].tolist())
 
+    def ranked(self, logits_W: Tensor, count: int) -> tuple[list[int], list[float]]:
+        """The first ``count`` tokens of a row's logits, with their log probabilities."""
+        shown = logits_W[: self.draft_size] if self.is_draft(len(logits_W)) else logits_W
+        best = shown.log_softmax(-1).topk(min(count, len(shown)))
+        ids = self.targets_D[best.indices] if self.is_draft(len(logits_W)) else best.indices
+        return [int(i) for i in ids.tolist()], [float(v) for v in best.values.tolist()]
+
     def explain(self, logits_RW: Tensor, ours_RD: Tensor, tolerance: Tolerance) -> str | None:
         """Which other map gives the logits that are shown, in words; None if none does."""
         if self.is_draft(logits_RW.shape[1]):

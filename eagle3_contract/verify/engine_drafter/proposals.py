@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from eagle3_contract.verify.engine_drafter import rules
-from eagle3_contract.verify.engine_drafter.account import ROOT, USED, Row
+from eagle3_contract.verify.engine_drafter.account import USED, Row
 from eagle3_contract.verify.engine_drafter.ledger import Difference, Ledger, Place
 from eagle3_contract.verify.engine_drafter.maps import Maps
 from eagle3_contract.verify.engine_drafter.subject import Subject
+from eagle3_contract.verify.engine_drafter.trees import branches, tree_sources
 
 CHAIN = 1
 
@@ -35,7 +36,7 @@ def proposals(subjects: Sequence[Subject], maps: Maps, ledger: Ledger) -> None:
     """Hold every proposal, and every token that a draft row of a tree is fed, against the logits that it came from."""
     wrong: list[_Choice] = []
     for subject in subjects:
-        for choice in _choices(subject, ledger):
+        for choice in _choices(subject, maps, ledger):
             _, tokens = maps.best(choice.logits_W, choice.count)
             ledger.compared(rules.PROPOSALS, choice.place)
             if choice.token not in tokens:
@@ -77,7 +78,7 @@ def _is_a_map(pairs: Sequence[tuple[int, int]]) -> bool:
     return len({i for i, _ in pairs}) == len(set(pairs)) == len({t for _, t in pairs})
 
 
-def _choices(subject: Subject, ledger: Ledger) -> Iterator[_Choice]:
+def _choices(subject: Subject, maps: Maps, ledger: Ledger) -> Iterator[_Choice]:
     logits = _logits(subject)
     by_round = _rows_by_round(subject)
     for number, proposed in enumerate(subject.recorded.proposed):
@@ -88,7 +89,7 @@ def _choices(subject: Subject, ledger: Ledger) -> Iterator[_Choice]:
         if not rows:
             ledger.unknown(rules.PROPOSALS, "no row was recorded that they could come from", len(proposed))
             continue
-        sources = _tree_sources(subject, rows, proposed, tree) if tree else _chain_sources(subject, rows, len(proposed))
+        sources = tree_sources(subject, rows, proposed, tree) if tree else _chain_sources(subject, rows, len(proposed))
         width = _width(subject, rows) if tree else CHAIN
         for token, source in zip(proposed, sources, strict=True):
             if source is None or source not in logits:
@@ -98,6 +99,7 @@ def _choices(subject: Subject, ledger: Ledger) -> Iterator[_Choice]:
             yield _Choice(subject.place(subject.account.rows[source]), "proposed", token, logits[source], width)
         if tree:
             yield from _tree_rows(subject, rows, logits, width)
+            branches(subject, rows, proposed, tree, logits, width, maps, ledger)
 
 
 def _logits(subject: Subject) -> dict[int, Tensor]:
@@ -133,31 +135,6 @@ def _step(row: Row) -> int:
 def _chain_sources(subject: Subject, rows: Sequence[int], count: int) -> list[int | None]:
     by_step = {_step(subject.account.rows[i]): i for i in rows}
     return [by_step.get(step) for step in range(count)]
-
-
-def _tree_sources(subject: Subject, rows: Sequence[int], proposed: Sequence[int], tree: Sequence[int]) -> list[int | None]:
-    """The row that each node of a tree was drafted from: the root's, or the draft row that was fed the node's parent on the same path."""
-    fed = {i: subject.value(subject.account.rows[i], "input_ids") for i in rows}
-    paths: dict[tuple[int, ...], int] = {}
-    for i in rows:
-        paths.setdefault(_path(subject, i, fed), i)
-    sources: list[int | None] = []
-    nodes: list[tuple[int, ...]] = []
-    for token, parent in zip(proposed, tree, strict=False):
-        above = () if parent == ROOT or parent >= len(nodes) else nodes[parent]
-        nodes.append((*above, token))
-        sources.append(paths.get(above))
-    return [*sources, *([None] * (len(proposed) - len(sources)))]
-
-
-def _path(subject: Subject, i: int, fed: dict[int, Tensor | None]) -> tuple[int, ...]:
-    tokens: list[int] = []
-    at: int | None = i
-    while at is not None and subject.account.rows[at].drafted:
-        token = fed.get(at)
-        tokens.append(ROOT if token is None else int(token))
-        at = subject.account.rows[at].parent
-    return tuple(reversed(tokens))
 
 
 def _width(subject: Subject, rows: Sequence[int]) -> int:

@@ -11,13 +11,14 @@ import torch
 
 from contract.errors import UserError
 from contract.files.bundle import Bundle
-from contract.findings import Check, Depth, Json
+from contract.findings import Check, Depth, Json, Rule
 from eagle3_contract.drafter.drafter import Drafter
 from eagle3_contract.drafter.weights import WeightSource
 from eagle3_contract.model.load import LoadedContract
-from eagle3_contract.model.wiring import Owner, Reading
+from eagle3_contract.model.wiring import Reading
 from eagle3_contract.verify.engine_drafter import rules
 from eagle3_contract.verify.engine_drafter.account import USED
+from eagle3_contract.verify.engine_drafter.as_read import engine_readings, of_readings
 from eagle3_contract.verify.engine_drafter.bounds import DTYPES
 from eagle3_contract.verify.engine_drafter.carriers import Carriers
 from eagle3_contract.verify.engine_drafter.copies import copies
@@ -27,10 +28,11 @@ from eagle3_contract.verify.engine_drafter.heads import heads
 from eagle3_contract.verify.engine_drafter.layers import layers
 from eagle3_contract.verify.engine_drafter.ledger import Difference, Ledger, Place
 from eagle3_contract.verify.engine_drafter.maps import Maps
+from eagle3_contract.verify.engine_drafter.overrides import Kept
 from eagle3_contract.verify.engine_drafter.proposals import proposals
 from eagle3_contract.verify.engine_drafter.record import Recorded
 from eagle3_contract.verify.engine_drafter.subject import Subject, subjects
-from eagle3_contract.verify.engine_drafter.variants import Kept, Variant, engine_readings, flips, of_readings
+from eagle3_contract.verify.engine_drafter.variants import Variant, flips, mendings, other_heads
 from eagle3_contract.verify.engine_drafter.verified import verified
 from eagle3_contract.verify.inference import REFERENCE
 
@@ -91,7 +93,9 @@ class _Run:
         device: torch.device,
     ) -> None:
         self.bundle, self.loaded, self.every, self.ledger = bundle, loaded, every, ledger
-        self.source, self.target, self.device = Kept(source), None if target is None else Kept(target), device
+        self.source: WeightSource = Kept(source)
+        self.target = None if target is None else Kept(target)
+        self.device = device
         self.dtype = bundle.manifest.engine.dtype.removeprefix("torch.")
         self.wiring = replace(training.wiring, states=len(bundle.manifest.recipe_fed))
         self.limit = loaded.contract.tolerances.logits
@@ -103,8 +107,8 @@ class _Run:
         self._rows()
         carriers = Carriers(self.every)
         accepted = 0
+        input_ids(self.every, self.wiring.token_shift, self.ledger)
         for subject in self.every:
-            input_ids(subject, self.wiring.token_shift, self.ledger)
             positions(subject, self.wiring, self.ledger)
             copies(subject, len(self.bundle.manifest.recipe_fed), carriers, self.ledger)
             accepted += verified(subject, self.ledger)
@@ -133,36 +137,85 @@ class _Run:
         self.ledger.says(rules.ROWS, f"{used} used, " + ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n and kind not in USED))
 
     def _forward(self) -> None:
+        base, assumed = self._base()
+        if base is None:
+            return
         try:
-            base = self._build(Variant("", self.wiring))
             maps = Maps.of(base)
         except UserError as error:
-            reason = f"the drafter does not run under the contract: {error.message}"
-            for rule in (rules.FC_OUTPUT, rules.FORWARD, rules.LOGITS, rules.PROPOSALS):
-                self.ledger.unknown(rule, reason, sum(len(s.account.rows) for s in self.every))
-            return
+            self._cannot(error.message, (rules.LOGITS, rules.PROPOSALS))
+            maps = None
         rounded = None
-        if self.dtype in DTYPES:
+        if self.dtype in DTYPES and assumed is None:
             rounded = Drafter(self.wiring, self.source, target_source=self.target, device=self.device, dtype=DTYPES[self.dtype])
         tensors: dict[str, Json] = {
             "fc_out": fusing(self.every, base, rounded, dtype=self.dtype, limit=self.limit, build=self._build, ledger=self.ledger)
         }
-        found, story = layers(
+        found = layers(
             self.every, base, rounded, dtype=self.dtype, limit=self.limit, variants=self._variants, build=self._build, ledger=self.ledger
         )
-        tensors |= found
-        tensors["logits"] = heads(
-            self.every, base, rounded, maps, dtype=self.dtype, limit=self.limit, variants=self._heads, build=self._build, ledger=self.ledger
-        )
-        proposals(self.every, maps, self.ledger)
+        tensors |= found.measurement
+        if maps is not None:
+            tensors["logits"] = heads(
+                self.every,
+                base,
+                rounded,
+                maps,
+                found.finals,
+                dtype=self.dtype,
+                limit=self.limit,
+                variants=self._heads,
+                build=self._build,
+                ledger=self.ledger,
+            )
+            proposals(self.every, maps, self.ledger)
         self.measurement["tensors"] = {name: m for name, m in tensors.items() if m}
-        if story is not None:
-            chosen = {"wiring": story.wiring, "cache": story.cache}
+        if found.story is not None:
+            chosen = {"wiring": found.story.wiring, "cache": found.story.cache}
             self.measurement["explained_by"] = {what: t.words for what, t in chosen.items() if t is not None}
+        if assumed is not None:
+            self._assumed(*assumed)
+
+    def _base(self) -> tuple[Drafter | None, tuple[Variant, str] | None]:
+        """The drafter under the contract; where it does not run, under the first thing that the engine may have made of the files."""
+        try:
+            return self._build(Variant("", self.wiring)), None
+        except UserError as error:
+            reason = error.message
+        for variant in (*self._readings, *mendings(self.wiring, self.source)):
+            try:
+                found = self._build(variant)
+            except UserError:
+                continue
+            self.wiring = variant.wiring
+            if variant.source is not None:
+                self.source = variant.source
+            return found, (variant, reason)
+        self._cannot(reason, (rules.FC_OUTPUT, rules.FORWARD, rules.LOGITS, rules.PROPOSALS))
+        return None, None
+
+    def _cannot(self, reason: str, of: Sequence[Rule]) -> None:
+        for rule in of:
+            rows = sum(len(s.account.rows) for s in self.every)
+            self.ledger.unknown(rule, f"the drafter does not run under the contract: {reason}", rows)
+
+    def _assumed(self, variant: Variant, reason: str) -> None:
+        """Everything was compared under another wiring than the contract's, for that one does not run: where it fits, it is the finding."""
+        about = (rules.FC_OUTPUT, rules.FORWARD, rules.WIRING, rules.KV, rules.LOGITS)
+        if any(self.ledger.differences(rule) for rule in about):
+            return
+        for subject in self.every:
+            for _, row in subject.used():
+                place = subject.place(row)
+                self.ledger.compared(rules.WIRING, place)
+                cause = f"is not the contract's, which does not run on these files ({reason}); {variant.name} gives it"
+                d = Difference(place=place, tensor="final_normed", cause=cause, fix=variant.because or None)
+                self.ledger.differs(rules.WIRING, d)
 
     def _build(self, variant: Variant) -> Drafter:
-        source = self.source if variant.source is None else variant.source
-        return Drafter(variant.wiring, source, target_source=self.target, device=self.device)
+        source: WeightSource = self.source if variant.source is None else variant.source
+        target = self.target if variant.target is None else variant.target
+        return Drafter(variant.wiring, source, target_source=target, device=self.device)
 
     @cached_property
     def _readings(self) -> list[Variant]:
@@ -173,21 +226,11 @@ class _Run:
         readings = self._readings
         yield from readings
         ropes = tuple(v.wiring.rope for v in readings)
-        yield from flips(self.wiring, self.source, ropes)
+        yield from flips(self.wiring, self.source, self.target, ropes)
 
     def _heads(self) -> Iterator[Variant]:
         yield from self._readings
-        for owner in Owner:
-            if owner is not self.wiring.lm_head:
-                yield Variant(_HEADS[owner], replace(self.wiring, lm_head=owner), changed=frozenset({"lm_head"}))
-
-
-_HEADS = {
-    Owner.OWN: "the drafter's own head",
-    Owner.TARGET: "the first rows of the target's head",
-    Owner.TIED_TO_OWN: "the first rows of the drafter's embedding",
-    Owner.TIED_TO_TARGET: "the first rows of the target's embedding",
-}
+        yield from other_heads(self.wiring)
 
 
 def _place(subject: Subject, forward: int | None) -> Place:

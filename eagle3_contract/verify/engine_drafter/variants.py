@@ -1,46 +1,23 @@
-"""Other wirings that an engine may have: its own reading of the files first, then one switch at a time. They are tried, not believed."""
+"""Other wirings that an engine may have: one switch at a time, each norm as if it had not been loaded. They are tried, not believed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import math
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import torch
-from torch import Tensor
 
-from contract.errors import UserError
-from contract.files.bundle_manifest import Manifest
-from eagle3_contract.drafter.names import EMBEDDING, name_table
+from eagle3_contract.drafter.names import EMBEDDING, HEAD, TARGET_EMBEDDING_NAMES, name_table
+from eagle3_contract.drafter.shapes import tensor_shapes
 from eagle3_contract.drafter.weights import WeightSource
-from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.model.wiring import ConcatOrder, Feedback, LaterLayerNorm, Owner, Rope, Wiring
-from eagle3_contract.readings.engines import read
-from eagle3_contract.readings.forward import CannotRun, to_reading
-from eagle3_contract.readings.load import load_drafter, load_target
-from eagle3_contract.readings.reading import EngineReading
-from eagle3_contract.verify.inference import REFERENCE
+from eagle3_contract.verify.engine_drafter.overrides import Overridden, Scaled
 
 THETAS: Final = (1e4, 1.5e5, 2.5e5, 5e5, 1e6, 5e6, 8e6, 1e7)
 """Bases in use: the default of every engine, gpt-oss, Phi, Llama 3, Qwen, and their long versions."""
 EPSILONS: Final = (1e-5, 1e-6)
-FIELDS: Final[Mapping[str, str]] = {
-    "norm_before_residual": "wiring.norm_before_residual",
-    "feedback": "wiring.feedback",
-    "later_layer_norm": "wiring.later_layer_norm",
-    "final_norm": "wiring.final_norm",
-    "hidden_norm": "wiring.hidden_norm",
-    "double_norm": "wiring.double_norm",
-    "concat_order": "wiring.concat_order",
-    "norms_before_fc": "norms.before_fc",
-    "fc_applied": "fc.applied",
-    "fc_bias": "fc.bias",
-    "rope": "rope.theta",
-    "embedding": "embedding.used",
-    "lm_head": "lm_head.used",
-    "vocab_map": "vocab.map",
-}
-"""Fields of a wiring under the names that readings have for them; the others are called the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,76 +27,21 @@ class Variant:
     Attributes:
         name: what differs from the contract, in words.
         wiring: all of it.
-        source: the weights, where they are not the file's.
+        source: the drafter's weights, where they are not the file's.
+        target: the target's, likewise.
         because: which key or default of which engine makes it so, with its place in the engine's source.
     """
 
     name: str
     wiring: Wiring
     source: WeightSource | None = None
+    target: WeightSource | None = None
     because: str = ""
     changed: frozenset[str] = field(default_factory=frozenset)
 
 
-def differing(a: Wiring, b: Wiring) -> list[str]:
-    """Names of the fields in which two wirings differ, as far as a forward on recorded inputs can tell them."""
-    silent = {"states", "step_positions", "positions_start", "token_shift", "target_vocab_size", "window_follows_steps"}
-    return [n for n in a.__dataclass_fields__ if n not in silent and getattr(a, n) != getattr(b, n)]
-
-
-def engine_readings(manifest: Manifest, loaded: LoadedContract, target: str | None) -> list[EngineReading]:
-    """What the engine that captured (or was imitated) makes of the drafter's files; none if its version is unknown here."""
-    who = manifest.imitates
-    if who is None and manifest.engine.name == REFERENCE:
-        return []
-    name, runner, version = (
-        (manifest.engine.name, manifest.engine.runner, manifest.engine.version) if who is None else (who.name, who.runner, who.version)
-    )
-    try:
-        view = load_drafter(loaded.drafter_folder)
-        facts = load_target(target) if target is not None else None
-        for reference in _references(name, runner, version):
-            try:
-                return list(read(view, reference, facts))
-            except UserError:
-                continue
-    except UserError:
-        return []
-    return []
-
-
-def _references(name: str, runner: str | None, version: str | None) -> Iterator[str]:
-    """As exactly as the capture says it, then without the runner."""
-    tail = f"=={version}" if version else ""
-    if runner:
-        yield f"{name}[{runner}]{tail}"
-    yield f"{name}{tail}"
-
-
-def of_readings(readings: list[EngineReading], base: Wiring) -> Iterator[Variant]:
-    """Each reading that can be run and differs from the contract."""
-    for reading in readings:
-        done = to_reading(reading)
-        if isinstance(done, CannotRun):
-            continue
-        wiring = replace(done.wiring, states=base.states)
-        names = differing(base, wiring)
-        if not names:
-            continue
-        because = "; ".join(filter(None, (_because(reading, n) for n in names)))
-        yield Variant(_words(base, wiring, names), wiring, None, f"{reading.reader}: {because}", frozenset(names))
-
-
-def _because(reading: EngineReading, name: str) -> str:
-    label = FIELDS.get(name, name)
-    try:
-        found = reading.get(label)
-    except KeyError:
-        return ""
-    return f"{label} is {found.value} ({found.origin.value}: {found.rule or found.key}; {found.source})"
-
-
-def _words(base: Wiring, other: Wiring, names: list[str]) -> str:
+def in_words(base: Wiring, other: Wiring, names: list[str]) -> str:
+    """``norm_before_residual true instead of false``."""
     return ", ".join(f"{n} {_value(getattr(other, n))} instead of {_value(getattr(base, n))}" for n in names)
 
 
@@ -134,19 +56,26 @@ def _value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def flips(base: Wiring, source: WeightSource, ropes: tuple[Rope, ...] = ()) -> Iterator[Variant]:
-    """One switch at a time, as far as the weights are there for it; then each norm and bias as if it had not been loaded."""
+def flips(base: Wiring, source: WeightSource, target: WeightSource | None, ropes: tuple[Rope, ...] = ()) -> Iterator[Variant]:
+    """One switch at a time, as far as the weights are there for it; then each norm and bias, and the embedding, as if it had not been
+    loaded, or were scaled as Gemma scales its own."""
     stored = name_table(source.names()).stored
     for change in _switches(base, stored, ropes):
         wiring = replace(base, **change)
         names = [n for n in change if getattr(base, n) != getattr(wiring, n)]
-        yield Variant(_words(base, wiring, names), wiring, changed=frozenset(names))
+        yield Variant(in_words(base, wiring, names), wiring, changed=frozenset(names))
     for name, file_name in stored.items():
         bias = name.endswith(".bias")
         if name.startswith(("layers.", "norm.")) and (bias or name.endswith("norm.weight")):
             made = torch.zeros if bias else torch.ones
             words = f"{'zeros' if bias else 'ones'} in place of {name}"
-            yield Variant(words, base, Overridden(source, file_name, made(source.shape(file_name))), changed=frozenset({name}))
+            yield Variant(words, base, Overridden(source, {file_name: made(source.shape(file_name))}), changed=frozenset({name}))
+    for factor, words in ((0.0, "zeros in place of the embedding"), (math.sqrt(base.hidden_size), "the embedding times sqrt(hidden_size)")):
+        if base.embedding is Owner.OWN and EMBEDDING in stored:
+            yield Variant(words, base, Scaled(source, [stored[EMBEDDING]], factor), changed=frozenset({"embedding"}))
+        elif base.embedding is Owner.TARGET and target is not None:
+            scaled = Scaled(target, TARGET_EMBEDDING_NAMES, factor)
+            yield Variant(words, base, target=scaled, changed=frozenset({"embedding"}))
 
 
 def _switches(base: Wiring, stored: Collection[str], ropes: tuple[Rope, ...]) -> Iterator[dict[str, Any]]:
@@ -186,44 +115,34 @@ def _ropes(base: Rope, more: tuple[Rope, ...]) -> Iterator[Rope]:
             yield rope
 
 
-class Overridden:
-    """A checkpoint with one tensor replaced."""
-
-    def __init__(self, source: WeightSource, name: str, value: Tensor) -> None:
-        self._source, self._name, self._value = source, name, value
-        self.label = source.label
-
-    def names(self) -> Collection[str]:
-        return self._source.names()
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        return self._source.shape(name)
-
-    def tensor(self, name: str) -> Tensor:
-        return self._value if name == self._name else self._source.tensor(name)
-
-    def rows(self, name: str, ids_L: Tensor) -> Tensor:
-        return self._source.rows(name, ids_L)
+HEADS: Final = {
+    Owner.OWN: "the drafter's own head",
+    Owner.TARGET: "the first rows of the target's head",
+    Owner.TIED_TO_OWN: "the first rows of the drafter's embedding",
+    Owner.TIED_TO_TARGET: "the first rows of the target's embedding",
+}
 
 
-class Kept:
-    """A checkpoint whose tensors are read once and kept in float32, so that the many variants built of them share them."""
+def other_heads(base: Wiring) -> Iterator[Variant]:
+    """Every other head that may be taken."""
+    for owner, words in HEADS.items():
+        if owner is not base.lm_head:
+            yield Variant(words, replace(base, lm_head=owner), changed=frozenset({"lm_head"}))
 
-    def __init__(self, source: WeightSource) -> None:
-        self._source, self._held = source, dict[str, Tensor]()
-        self.label = source.label
 
-    def names(self) -> Collection[str]:
-        return self._source.names()
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        return self._source.shape(name)
-
-    def tensor(self, name: str) -> Tensor:
-        if name not in self._held:
-            found = self._source.tensor(name)
-            self._held[name] = found.to(torch.float32) if found.is_floating_point() else found
-        return self._held[name]
-
-    def rows(self, name: str, ids_L: Tensor) -> Tensor:
-        return self._source.rows(name, ids_L)
+def mendings(base: Wiring, source: WeightSource) -> Iterator[Variant]:
+    """What an engine may run where the files lack tensors that the contract's wiring uses: ones for norms, another's head or embedding."""
+    stored = name_table(source.names()).stored
+    lacking = [name for name in tensor_shapes(base) if name not in stored]
+    norms = {name: torch.ones(tensor_shapes(base)[name]) for name in lacking if name.endswith("norm.weight")}
+    filled = Overridden(source, norms) if norms else None
+    words = f"ones in place of {', '.join(norms)}" if norms else ""
+    wirings = [("", base)]
+    if HEAD in lacking:
+        wirings = [(v.name, v.wiring) for v in other_heads(base)]
+    if EMBEDDING in lacking:
+        wirings = [(f"{w}{' and ' if w else ''}the target's embedding", replace(x, embedding=Owner.TARGET)) for w, x in wirings]
+    for more, wiring in wirings:
+        name = " and ".join(filter(None, (words, more)))
+        if name:
+            yield Variant(name, wiring, filled, changed=frozenset(lacking))

@@ -34,8 +34,18 @@ def verified(subject: Subject, ledger: Ledger) -> int:
 
 
 def _place(subject: Subject, number: int, token: int) -> Place:
+    """Between the round's last draft and the forward that commits what it gave."""
+    forwards = subject.recorded.forwards
+    after = next((f.number for f in forwards if f.info.round > number), len(forwards))
     return Place(
-        request=subject.recorded.id, run=subject.recorded.run, phase="verification", round=number, step=0, forward=0, row=0, token=token
+        request=subject.recorded.id,
+        run=subject.recorded.run,
+        phase="verification",
+        round=number,
+        step=0,
+        forward=max(0, after - 1),
+        row=0,
+        token=token,
     )
 
 

@@ -82,11 +82,12 @@ Sees = Callable[[Scene, int, Row], Sight]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One state of the cache. ``words`` end the sentence "a row sees ..."."""
+    """One state of the cache. ``words`` end the sentence "a row sees ..."; ``known`` is where an engine is known to do so."""
 
     name: str
     words: str
     sees: Sees
+    known: str = ""
 
 
 def mask(scene: Scene, view: View) -> Tensor:

@@ -23,7 +23,7 @@ def _earlier_steps(scene: Scene, row: Row) -> list[int]:
 
 
 def _own_lane(scene: Scene, number: int, row: Row) -> Sight:
-    """SGLang lays out the cache of a tree by lanes: row i of a step stands behind row i of the step before, whoever its parent is."""
+    """Row i of a step stands behind row i of the step before, whoever its parent is."""
     if not row.drafted:
         return right_sight(scene, number, row)
     steps = [scene.of_forward(k) for k in _earlier_steps(scene, row)]
@@ -144,8 +144,15 @@ def _since(first: int) -> View:
 
 BLOCKS: Final = (1, 8, 16, 32, 64, 128)
 """First committed rows that may be missing: one, or the first block of a paged cache."""
+LANES: Final = (
+    "SGLang 0.5.23 does so in every tree: it reorders the states of the branches it goes on with (srt/speculative/spec_utils.py:463) "
+    "and leaves "
+    "their rows of the cache where they were (kernels/ops/speculative/cache_locs.py:161, "
+    "srt/layers/attention/intel_amx_backend.py:462). Chains "
+    "(speculative_eagle_topk 1) are not touched."
+)
 WRONG_VIEWS: Final = (
-    View("own-lane", "the draft rows in its own place of the earlier steps, and not its ancestors", _own_lane),
+    View("own-lane", "the draft rows in its own place of the earlier steps, and not its ancestors", _own_lane, LANES),
     View("siblings", "the draft rows of other branches, too", _siblings),
     View("no-drafts", "no draft row of the earlier steps of its round", _no_drafts),
     View("root-overwritten", "a draft where the last committed row should stand", _root_overwritten),
