@@ -123,6 +123,9 @@ def verify(
     samples: PathLike | None = None,
     capture: PathLike | None = None,
     engine: str | None = None,
+    server: str | None = None,
+    prompts: PathLike | None = None,
+    max_new_tokens: int | None = None,
     target: PathLike | None = None,
     serve_args: Mapping[str, str] = _NO_ARGUMENTS,
     device: str = "auto",
@@ -138,7 +141,9 @@ def verify(
     Args:
         spec: the contract file; its waivers lie beside it.
         samples: training samples; those of the contract if None.
-        capture: a capture bundle. engine: capture now, from this engine (then ``target`` is needed).
+        capture: a capture bundle. engine: capture now, from this engine (then ``target`` is needed). server: the URL of a running server,
+            which needs no torch where ``prompts`` are given. One of the three.
+        prompts, max_new_tokens: for an engine or a server: a file of prompts, and how many tokens each is continued by.
         target: the target's folder.
         serve_args: server command lines by engine.
         device: ``auto``, ``cpu``, ``cuda`` ...
@@ -150,19 +155,28 @@ def verify(
         policies: as for ``check``.
 
     Raises:
-        UserError: as ``check``; rule ``cli.not-together`` for ``workers``, ``resume`` or ``executor`` with a capture or an engine.
+        UserError: as ``check``; rule ``cli.not-together`` for two of ``capture``, ``engine`` and ``server``, for ``workers``, ``resume`` or
+            ``executor`` with one of them, and for ``prompts`` or ``max_new_tokens`` without an engine or a server.
     """
-    if (capture is not None or engine is not None) and (workers not in (None, 1) or resume is not None or executor != "local"):
+    given = [source for source in (capture, engine, server) if source is not None]
+    if len(given) > 1:
+        raise UsageError("capture, engine and server are given together", rule="cli.not-together", fix="Give one of them.")
+    if given and (workers not in (None, 1) or resume is not None or executor != "local"):
         raise UsageError(
-            "workers, resume and executor are for the training path alone, without capture and engine",
+            "workers, resume and executor are for the training path alone, without capture, engine and server",
             rule="cli.not-together",
             fix="Leave them out.",
         )
+    if engine is None and server is None and (prompts is not None or max_new_tokens is not None):
+        raise UsageError("prompts and max_new_tokens are for an engine or a server", rule="cli.not-together", fix="Leave them out.")
     request = VerifyRequest(
         spec=os.fspath(spec),
         samples=_path(samples),
         capture=_path(capture),
         engine=engine,
+        server=server,
+        prompts=_path(prompts),
+        max_new_tokens=max_new_tokens,
         target=_path(target),
         serve_args=dict(serve_args),
         device=device,
