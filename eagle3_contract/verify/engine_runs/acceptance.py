@@ -25,7 +25,7 @@ from eagle3_contract.verify.engine_runs.counters import counter_checks
 from eagle3_contract.verify.engine_runs.definitions import DEFINITION, Counts, from_rounds
 from eagle3_contract.verify.engine_runs.predicted import Pair, free_running, paired
 from eagle3_contract.verify.engine_runs.rounds import Kind, Round, counts, rounds_of
-from eagle3_contract.verify.engine_runs.rows import is_compared
+from eagle3_contract.verify.engine_runs.rows import PLAIN, is_compared
 from eagle3_contract.verify.engine_runs.tree import Shape
 from eagle3_contract.verify.engine_runs.twins import Told
 from eagle3_contract.verify.figures import paired_bootstrap
@@ -103,6 +103,10 @@ def acceptance_checks(
     report: dict[str, Json] = {
         "definition": DEFINITION,
         "measured": measured.as_json(),
+        "measured_by_run": {
+            run or "plain": counts([r for t in every if t.run == run for r in rounds.get(t.id, ())]).as_json()
+            for run in dict.fromkeys(t.run for t in every)
+        },
         "rounds_left_out": {k.value: n for k, n in kinds.items() if k is not Kind.DRAFTED},
     }
     measurements["acceptance"] = report
@@ -126,7 +130,7 @@ def acceptance_checks(
 
 def _take(found: Collected, told: Told, rounds: list[Round], bundle: Bundle, recipe: Recipe, drafter: Drafter) -> None:
     if not is_compared(told.request):
-        found.left_out["behind a cached prefix" if told.first else f"of the run {told.run}"] += 1
+        found.left_out["of further runs" if told.run != PLAIN else "behind a cached prefix"] += 1
         return
     why, states_TC = _states(told, bundle, recipe, drafter)
     if states_TC is None:

@@ -170,7 +170,7 @@ class Noise:
             evidence["first_boundary"] = boundary
         rest = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
         return rules.RUNS_DIFFER.failed(
-            f"run {_named(run)}: {apart.name} of {pair.other.id}{rest} is not the plain run's from row {place.row} on (token {place.token}"
+            f"run {_named(run)}: {apart.name} of {pair.other.id}{rest} is not the plain run's from row {place.row} on ({_fed(place)}"
             f"{_drafting(place)}{pair.other.about(place.row)}): apart by {error:.2g} there, median {summary.median:.2g}, worst "
             f"{max(summary.worst, summary.worst_sink):.2g} of {len(apart.places)} rows whose tokens are equal"
             + (f"; the first recorded boundary that differs is {boundary}" if boundary is not None else ""),
@@ -225,6 +225,12 @@ def _wider(a: Tolerance | NoTolerance, b: Tolerance) -> Tolerance | NoTolerance:
 
 def _named(run: str) -> str:
     return "of the same name" if run == PLAIN else run
+
+
+def _fed(place: Place) -> str:
+    if place.plain_token is None or place.plain_token == place.token:
+        return f"token {place.token}"
+    return f"the drafter was fed token {place.token}, {place.plain_token} in the plain run"
 
 
 def _drafting(place: Place) -> str:

@@ -1,7 +1,8 @@
 """The same prompt in the plain run and in a further one: which rows had the same tokens before them, and how far apart they are.
 
-A row of the target is comparable if all tokens up to it are equal. A row that the drafter ran from the target's states is comparable if the
-token that it was fed is equal too; a row of a draft step if it follows on the same committed row with the same drafts before it.
+A row of the target is comparable if all tokens up to it are equal. A row that the drafter ran from the target's states is comparable if
+the text is equal up to the token that it is due to be fed (what it was fed is the engine's doing); a row of a draft step if it follows on
+the same committed row and the round was fed the same drafts before it.
 
 Legend: T rows, G width of a tensor, V vocabulary, N rows in common.
 """
@@ -9,7 +10,7 @@ Legend: T rows, G width of a tensor, V vocabulary, N rows in common.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -33,10 +34,12 @@ _DRAFTS: Final = frozenset({Kind.DRAFT, Kind.UNVERIFIED})
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a row is: position of its token, and for the drafter's rows round, step and number of the forward (in the further run)."""
+    """Where a row is: position of its token and what was fed there, and for the drafter's rows round, step and number of the forward (in
+    the further run; ``plain_token`` is what the plain run's drafter was fed)."""
 
     row: int
     token: int
+    plain_token: int | None = None
     round: int | None = None
     step: int | None = None
     forward: int = -1
@@ -108,8 +111,8 @@ class Told:
         if len(self.chunks) > 1:
             for n, chunk in enumerate(self.chunks):
                 if row in chunk:
-                    first = "the first row of " if row == chunk.start else "in "
-                    said.append(f"{first}chunk {n} of {len(self.chunks)} (rows {chunk.start} to {chunk.stop - 1})")
+                    edge = {chunk.start: "the first row of ", chunk.stop - 1: "the last row of "}.get(row, "in ")
+                    said.append(f"{edge}chunk {n} of {len(self.chunks)} (rows {chunk.start} to {chunk.stop - 1})")
         prompt = self.request.info.prompt_tokens
         if row >= prompt:
             said.append(f"generated token {row - prompt}")
@@ -127,7 +130,8 @@ class Told:
             ids = forward.get("input_ids")
             fed = self.text[row.root + self._shift] if ids is None else int(ids[row.at])
             key: Hashable = (row.root,) if committed else (row.root, self._drafted(at))
-            found[key] = (row.forward, row.at, Place(row.slot, fed, forward.info.round, forward.info.step, row.forward))
+            place = Place(row.slot, fed, round=forward.info.round, step=forward.info.step, forward=row.forward)
+            found[key] = (row.forward, row.at, place)
         return found
 
     def _drafted(self, at: int) -> Hashable:
@@ -199,7 +203,7 @@ class Twins:
             if x is not None and y is not None and x.shape == y.shape:
                 a.append(x)
                 b.append(y)
-                places.append(place)
+                places.append(replace(place, plain_token=mine[key][2].token))
         if not a:
             return None
         return Apart(name, _rows(torch.stack(a), torch.stack(b)), places)

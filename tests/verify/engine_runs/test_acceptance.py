@@ -295,7 +295,7 @@ def test_requests_that_cannot_be_predicted_are_counted(demo: Demo, tmp_path: Pat
     lying.tensors["round.emitted"][2, 0] += 1
     found, measured = judged(demo, demo.write(tmp_path / "bundle", [demo.plain[0], other, cached, lying]))
     assert measured["requests_left_out"] == {
-        "of the run batched": 1,
+        "of further runs": 1,
         "behind a cached prefix": 1,
         "whose emitted tokens are not its text": 1,
     }

@@ -150,6 +150,19 @@ def test_fault_in_the_drafter_alone(demo: Demo, tmp_path: Path) -> None:
     assert "round 3, step 2" in found.message
 
 
+def test_wrong_token_at_the_end_of_a_chunk(demo: Demo, tmp_path: Path) -> None:
+    """vLLM 0.32.0 feeds the drafter a token that it sampled at a chunk's last row, where the prompt's next token is due."""
+    chunked = dataclasses.replace(demo.engine, chunk=10).generate("k0", demo.prompt(1), 8, run="chunked")
+    due = chunked.tensors["forward.0.input_ids"][9].clone()
+    chunked.tensors["forward.0.input_ids"][9] += 1
+    chunked.tensors["forward.0.final_normed"][9] = chunked.tensors["forward.0.final_normed"][8]
+    (found,) = differing(noise_of(demo, tmp_path, [*demo.plain, chunked]))
+    assert found.where is not None
+    assert (found.where.tensor, found.where.row) == ("final_normed", 9)
+    assert f"the drafter was fed token {int(due) + 1}, {int(due)} in the plain run" in found.message
+    assert "the last row of chunk 0 of 3 (rows 0 to 9)" in found.message
+
+
 def test_logits_that_are_masked_otherwise(demo: Demo, tmp_path: Path) -> None:
     spoilt = again(demo.plain[2], "batched")
     logits = spoilt.tensors["forward.4.logits"]
