@@ -28,6 +28,8 @@ VECTORS: Final = frozenset(FORWARD_TENSORS[:4])
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**31)]
 Size: TypeAlias = Annotated[int, Meta(ge=1, le=2**31)]
+Counter: TypeAlias = Annotated[float, Meta(ge=0, le=2**53)]
+LayerId: TypeAlias = Annotated[int, Meta(ge=-(2**31), le=2**31)]
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
 Word: TypeAlias = Annotated[str, Meta(max_length=64)]
 
@@ -47,7 +49,7 @@ class Start(_Event, frozen=True, tag="start"):
     pp: Size
     device: Text
     dtype: Text
-    layer_ids: list[int] | None
+    layer_ids: list[LayerId] | None
     layers: Size
     target_class: str | None
     drafter_class: str | None
@@ -95,7 +97,7 @@ class Output(_Event, frozen=True, tag="output"):
 class End(_Event, frozen=True, tag="end"):
     """The recording is over; what the engine counted."""
 
-    counters: dict[str, float]
+    counters: dict[str, Counter]
 
 
 class Full(_Event, frozen=True, tag="full"):

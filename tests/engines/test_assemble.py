@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -400,6 +401,8 @@ HOSTILE: list[tuple[str, dict[str, object], dict[str, torch.Tensor]]] = [
     ("wrong type", {"kind": "drafter", "request": "r0", "phase": "draft", "step": "1"}, {"input_ids": ints([1])}),
     ("negative", {"kind": "drafter", "request": "r0", "phase": "draft", "step": -1}, {"input_ids": ints([1])}),
     ("control character", {"kind": "output", "request": "r\u0000"}, {"output_ids": ints([1])}),
+    ("endless counter", {"kind": "end", "counters": {"rounds": 1e300}}, {}),
+    ("counter below zero", {"kind": "end", "counters": {"rounds": -1.0}}, {}),
     ("no tensor", {"kind": "output", "request": "r0"}, {}),
     ("unknown tensor", {"kind": "output", "request": "r0"}, {"output_ids": ints([1]), "more": ints([1])}),
     ("float ids", {"kind": "output", "request": "r0"}, {"output_ids": torch.ones(1)}),
@@ -475,3 +478,34 @@ def test_whatever_was_accepted_is_rebuilt(
     for i, boundary in enumerate(RECIPE):
         assert torch.equal(load_tensor(request.tensors[f"slot.{i}"]), states(boundary, ids(request, "position_ids"), ids(request)))
     assert load_tensor(request.tensors["slot.0"]).shape[1] == WIDTH
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small spool that makes a bundle."""
+    recording = Recording(tmp_path_factory.mktemp("sound") / "spool", sweep=False)
+    recording.whole("r", PROMPT, OUTPUT, ACCEPTED)
+    recording.end()
+    return recording.folder
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_a_damaged_spool_is_refused_or_harmless(sound: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Whatever bytes change, the answer is a bundle or a reason, never a crash."""
+    folder = tmp_path_factory.mktemp("damaged") / "spool"
+    shutil.copytree(sound, folder)
+    file = data.draw(st.sampled_from(sorted(folder.iterdir())))
+    held = bytearray(file.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        held[data.draw(st.integers(0, len(held) - 1))] = data.draw(st.integers(0, 255))
+    file.write_bytes(held[: data.draw(st.sampled_from([len(held), len(held), len(held) // 2]))])
+    assert outcome(folder).startswith(("engine.", "files.", "bundle.", "a bundle"))
+
+
+def outcome(folder: Path) -> str:
+    """The rule that a spool breaks, if it breaks one."""
+    try:
+        return f"a bundle of {len(bundle_of(folder).requests)}"
+    except UserError as error:
+        return error.rule
