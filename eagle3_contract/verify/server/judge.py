@@ -82,8 +82,13 @@ def counting_checks(facts: ServerFacts, told: Sequence[Told]) -> Iterator[Check]
     yield rules.TRAFFIC.undecided(says, required=not enough, actual=len(foreign), fix=rules.TRAFFIC.remedy)
 
 
-def acceptance_checks(loaded: LoadedContract, facts: ServerFacts, told: Sequence[Told]) -> Iterator[Check]:
-    """Measured acceptance against the floor and the baselines; nothing where nothing was counted."""
+def acceptance_checks(loaded: LoadedContract, facts: ServerFacts, told: Sequence[Told], *, predicted: bool) -> Iterator[Check]:
+    """Measured acceptance against the floor and the baselines; nothing where nothing was counted.
+
+    Args:
+        predicted: whether it will be held against a prediction as well. Where there is nothing at all to hold it against, it is unknown
+            whether acceptance is what it should be.
+    """
     counts = own_counts(told)
     if not counts:
         return
@@ -97,7 +102,12 @@ def acceptance_checks(loaded: LoadedContract, facts: ServerFacts, told: Sequence
     floor, terms = fact(stated.floor), terms_of(stated)
     where = loaded.document.where("acceptance.floor")
     if not floor.known:
-        yield FLOOR.undecided(f"the contract states no floor ({floor.reason})", where=where)
+        yield FLOOR.undecided(
+            f"the contract states no floor ({floor.reason})",
+            required=not predicted and not any(_of(facts, baseline.engine) for baseline in stated.baselines),
+            where=where,
+            fix="State acceptance.floor, or let acceptance be predicted with --target or --samples.",
+        )
     elif (reason := _another_figure(loaded, facts, terms)) is not None or isinstance(terms, str):
         yield FLOOR.undecided(
             f"the floor cannot be held against the server: {reason}",
@@ -125,18 +135,22 @@ def _another_figure(loaded: LoadedContract, facts: ServerFacts, terms: Terms | s
 def _baselines(loaded: LoadedContract, facts: ServerFacts, counts: Sequence[Counts], terms: Terms | str) -> Iterator[Check]:
     for index, baseline in enumerate(loaded.contract.acceptance.baselines):
         where = loaded.document.where(("acceptance", "baselines", index))
-        try:
-            named = parse_engine(baseline.engine)
-        except UserError:
-            named = None
-        same = named is not None and named.name == facts.engine and named.version in (None, facts.version)
-        if not same:
+        if not _of(facts, baseline.engine):
             yield rules.BASELINE.skipped(f"the baseline of {baseline.engine} is not for {facts.name}", where=where)
         elif (reason := _another_figure(loaded, facts, terms)) is not None or isinstance(terms, str):
             yield rules.BASELINE.undecided(f"the baseline of {baseline.engine} cannot be held against the server: {reason}", where=where)
         else:
             what = f"baseline of {baseline.engine} ({shown(baseline.source)})"
             yield _held(counts, terms, baseline.value, rules.BASELINE, f"{facts.name}: accepted length", what, where=where)
+
+
+def _of(facts: ServerFacts, engine: str) -> bool:
+    """Whether an engine reference means the server's engine, at its version if it names one."""
+    try:
+        named = parse_engine(engine)
+    except UserError:
+        return False
+    return named.name == facts.engine and named.version in (None, facts.version)
 
 
 def _held(counts: Sequence[Counts], terms: Terms, promised: float, rule: Rule, what: str, promise: str, **more: Json) -> Check:

@@ -103,7 +103,7 @@ class _Run:
         told = self._ask(server)
         self.measurements["server"] = measurement(self.loaded, server.facts, told, server.since_start())
         self.found.add(speculation_check(server.facts, told), *counting_checks(server.facts, told))
-        self.found.add(*acceptance_checks(self.loaded, server.facts, told))
+        self.found.add(*acceptance_checks(self.loaded, server.facts, told, predicted=self._predicts()))
         self._predicted(server, told)
 
     def _recognise(self) -> tuple[Server | None, Readers, Check | None]:
@@ -155,11 +155,13 @@ class _Run:
             self.provenance["prompts"] = f"of {len(prompts)} of {len(self.samples.files)} samples"
         return prompts
 
+    def _predicts(self) -> bool:
+        return self.request.samples is not None or (self.request.target is not None and Path(self.request.target).is_dir())
+
     def _predicted(self, server: Server, told: Sequence[Told]) -> None:
         """Only where samples or the target are given for it: it runs the drafter, which takes its time."""
         request = self.request
-        with_weights = request.target is not None and Path(request.target).is_dir()
-        if request.samples is None and not with_weights:
+        if not self._predicts():
             return
         from eagle3_contract.verify.server.predict import not_predicted, on_answers, on_samples, predicted_checks  # torch
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from contract.errors import UserError
 from contract.findings import Json
 from eagle3_contract.verify.engine_runs.definitions import Counts
 from eagle3_contract.verify.server.client import Client
@@ -123,8 +124,13 @@ def open_vllm(client: Client, model: str | None, model_path: str | None, max_len
 
 
 def _development(client: Client) -> Mapping[str, Any]:
-    """``vllm_config`` of a server in development mode; empty elsewhere."""
-    found = client.get_json(DEVELOPMENT)
+    """``vllm_config`` of a server in development mode; empty elsewhere, also where a gateway refuses what it does not know."""
+    try:
+        found = client.get_json(DEVELOPMENT)
+    except UserError as error:
+        if error.rule not in ("server.denied", "server.redirect", "server.answer"):
+            raise
+        return {}
     config = found.get("vllm_config") if isinstance(found, dict) else None
     return config if isinstance(config, dict) else {}
 

@@ -87,6 +87,13 @@ def test_a_floor_of_another_figure_is_not_held_against_it(old: str, new: str, ca
     assert broken(run(case, Sglang())) == {"acceptance.floor": Status.UNKNOWN}
 
 
+def test_a_contract_that_promises_nothing_is_unknown(case: Case, run: Run) -> None:
+    case.edit("floor: 1.4", "floor: {unknown: nobody measured it}")
+    assert broken(run(case, Sglang())) == {"acceptance.floor": Status.UNKNOWN}
+    case.edit("baselines: []", "baselines: [{engine: sglang, value: 2.0, source: 'a day'}]")
+    assert run(case, Sglang()).exit_code == 0
+
+
 def test_a_floor_in_sglangs_own_terms(case: Case, run: Run) -> None:
     """The mean of the requests' spec_accept_length: 2.53, where the pooled figure of this tool is 2.28."""
     case.edit("aggregation: pooled", "aggregation: mean_of_requests")
@@ -212,6 +219,14 @@ def test_a_vllm_in_development_mode_shows_its_drafter(exported: Case, run: Run) 
     report = run(exported, server)
     assert "synthetic" in one(report, "server.decoding").message
     assert one(report, "server.drafter").status is Status.UNKNOWN
+
+
+def test_a_gateway_that_refuses_what_it_does_not_know(exported: Case, run: Run) -> None:
+    class Behind(Vllm):
+        def get(self, path: str) -> tuple[int, object]:
+            return (403, {"error": "no"}) if path.startswith("/server_info") else super().get(path)
+
+    assert run(exported, Behind()).exit_code == 0
 
 
 def test_another_target(case: Case, run: Run) -> None:
@@ -352,6 +367,11 @@ def test_an_unreachable_server_keeps_the_findings_on_the_files(case: Case) -> No
     assert report.exit_code == 2
     assert one(report, "server.unreachable").rejected
     assert [c for c in report.checks if c.status is Status.PASSED]
+
+
+def test_a_host_that_cannot_be_spelt(case: Case) -> None:
+    report = verify_server(VerifyRequest(spec=str(case.spec), server=f"http://{'a' * 70}.example"))
+    assert (report.exit_code, one(report, "server.url").rejected) == (2, True)
 
 
 @pytest.mark.parametrize("url", ["ftp://h", "http://u:secret@h", "h:8000", "http://h?token=secret"])
