@@ -23,6 +23,7 @@ from eagle3_contract.check.digests import check_digests
 from eagle3_contract.check.dtypes import check_dtypes
 from eagle3_contract.check.files_accounted import check_files
 from eagle3_contract.check.flags import check_flags
+from eagle3_contract.check.golden_digest import check_golden_digest
 from eagle3_contract.check.kind_of_drafter import check_kind
 from eagle3_contract.check.open_drafter import OpenedDrafter, open_drafter
 from eagle3_contract.check.open_target import read_target
@@ -223,6 +224,7 @@ def _checks(
     )
     for rule_set in WITHOUT_DRAFTER if opened is None else ALL:
         yield from rule_set(context)
+    yield from check_golden_digest(loaded, integrity)
     if engines and opened is not None:
         from eagle3_contract.check.engines import check_engines, target_config  # the profiles are needed only here
 

@@ -92,6 +92,7 @@ TABLE: Final[Sequence[Entry]] = (
     _row("training.metrics.accuracy", "metrics", NOT_LOWER, "less is claimed than before, so that a worse drafter passes"),
     _row("golden", "golden", KEPT, "the rows that re-prove the forward without samples are gone"),
     _row("golden.file", "golden", FREE, "the name of the file"),
+    _row("golden.sha256", "golden", KEPT, "the rows that re-prove the forward are other rows, or nothing says which", digest=True),
     _row("golden.produced_by", "golden", NOT_LOWER, "rows of this tool are a regression test, rows of the trainer a proof"),
     *(_row(f"serving.{name}", "serving", FIXED, SERVED) for name in ("steps", "topk", "draft_tokens")),
     *(_row(f"acceptance.{name}", "acceptance", FIXED, FIGURE)

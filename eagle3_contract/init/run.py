@@ -15,6 +15,7 @@ from typing import Any
 
 from contract import __version__
 from contract.errors import UserError
+from contract.files.paths import Folder
 from contract.files.tensors import TensorRef
 from contract.findings import Check, Json, Status, Where
 from contract.limits import DEFAULT_LIMITS, Limits
@@ -224,7 +225,7 @@ class _Init:
         golden = stamped or self._golden(reading)
         self._files(golden)
         tensors = tensor_tree(self.ledger, self.loaded.tensors, reading, None if self.target is None else target_dtype(self.target))
-        produced = None if golden is None else {"file": golden, "produced_by": "trainer" if stamped else "tool"}
+        produced = None if golden is None else self._produced(golden, stamped=stamped is not None)
         self.checks += write_contract(self.out, self.ledger, partial(contract_tree, golden=produced, tensors=tensors), self._head())
         self.checks += self.ledger.checks
         # After writing: what no field could hold has become unknown by now.
@@ -251,6 +252,12 @@ class _Init:
         except UserError as error:
             self.checks.append(NOT_COMPARED.failed(f"no golden rows were made: {error.message}", fix=error.fix))
             return None
+
+    def _produced(self, golden: str, *, stamped: bool) -> dict[str, Json]:
+        """The section ``golden``. The tool's rows were written below the contract, which may have to be moved beside the drafter."""
+        with Folder(self.home if stamped else self.out.parent) as folder, folder.open(golden) as rows:
+            digest = f"sha256:{rows.sha256()}"
+        return {"file": golden, "produced_by": "trainer" if stamped else "tool", "sha256": digest}
 
     def _files(self, golden: str | None) -> None:
         from eagle3_contract.init.samples import state_samples

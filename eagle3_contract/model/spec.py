@@ -248,6 +248,9 @@ class Golden(_Section, frozen=True, kw_only=True):
     produced_by: Annotated[
         Literal["trainer", "tool"], Meta(description="Rows made by this tool are a regression test, not a proof of the wiring.")
     ]
+    sha256: Annotated[
+        Digest | None, Meta(description="Digest of the file. Without it rows that were cut or edited prove what is left.")
+    ] = None
 
 
 class Serving(_Section, frozen=True, kw_only=True):

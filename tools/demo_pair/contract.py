@@ -140,7 +140,7 @@ def contract(data: Path, name: str, record: dict[str, Any]) -> dict[str, Any]:
             },
             "metrics": {"definition": of["metrics"]["definition"], "accuracy": of["metrics"]["accuracy"]},
         },
-        "golden": {"file": GOLDEN, "produced_by": "trainer"},
+        "golden": {"file": GOLDEN, "produced_by": "trainer", "sha256": digest(folder / GOLDEN)},
         "serving": {"steps": settings.TTT_STEPS, "topk": 1, "draft_tokens": settings.TTT_STEPS + 1},
         "acceptance": {
             "aggregation": "pooled",
@@ -156,7 +156,7 @@ def contract(data: Path, name: str, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_contracts(data: Path) -> None:
-    """Golden rows first: the contract does not list their digest, but they are part of what ships."""
+    """Golden rows first: the contract states their digest."""
     be_deterministic(0)
     record = json.loads((data / "training.json").read_text(encoding="utf-8"))
     for name, recipe in RECIPES.items():
