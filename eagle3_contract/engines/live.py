@@ -12,6 +12,7 @@ from typing import Any, Final
 from contract.errors import UsageError
 from contract.files.bundle_manifest import ModelInfo
 from contract.limits import DEFAULT_LIMITS, Limits
+from contract.progress import progress
 from contract.statement import fact
 from eagle3_contract.engines.assemble import Sampling, assemble
 from eagle3_contract.engines.child import environment, package_path, run_child
@@ -107,8 +108,12 @@ def capture_live(
     place = Path(out)
     place.parent.mkdir(parents=True, exist_ok=True)
     spools: list[Spool] = []
-    with tempfile.TemporaryDirectory(prefix=f".{place.name[:60]}.", suffix=".spools", dir=place.parent) as folder:
-        for number, runs in enumerate(starts(chosen.runs)):
+    groups = starts(chosen.runs)
+    with (
+        tempfile.TemporaryDirectory(prefix=f".{place.name[:60]}.", suffix=".spools", dir=place.parent) as folder,
+        progress(len(groups), f"starts of {there.ref.name}") as tick,
+    ):
+        for number, runs in enumerate(groups):
             spool = Path(folder) / f"spool-{number}"
             job = {
                 "engine": there.ref.name,
@@ -126,6 +131,7 @@ def capture_live(
             write_job(Path(folder) / f"job-{number}.json", **job)
             _start(there, chosen, Path(folder) / f"job-{number}.json", environment_of(given), work.cuda, limits)
             spools.append(open_spool(spool, limits=limits))
+            tick()
         return bundle_of_spools(loaded, spools, there.ref, target=target, out=out, flags=given, limits=limits)
 
 
