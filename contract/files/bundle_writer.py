@@ -63,9 +63,7 @@ class BundleWriter:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """Raises InputRejected (``bundle.exists``) if ``out`` is anything but an empty folder or a free name."""
-        self.out = Path(out)
-        if self.out.is_symlink() or (self.out.exists() and not _is_empty_folder(self.out)):
-            raise rejected("bundle.exists", f"{self.out} is already there", where=Where(file=str(self.out)))
+        self.out = free_place(out)
         self._limits = limits
         self._kind, self._engine, self._target, self._drafter, self._imitates = kind, engine, target, drafter, imitates
         self._recipe, self._layers = list(recipe_fed), layers
@@ -173,6 +171,14 @@ class BundleWriter:
         except OSError as error:
             raise _write_failed(self.out, error) from error
         self._folder = None
+
+
+def free_place(out: str | Path) -> Path:
+    """Where a bundle can go. Raises InputRejected (``bundle.exists``) for anything but an empty folder or a free name."""
+    place = Path(out)
+    if place.is_symlink() or (place.exists() and not _is_empty_folder(place)):
+        raise rejected("bundle.exists", f"{place} is already there", where=Where(file=str(place)))
+    return place
 
 
 def _write(file: BinaryIO, parts: Sequence[Buffer]) -> str:

@@ -21,7 +21,9 @@ from eagle3_contract.engines.transformers import Prompt
 PLAIN: Final = ""
 RUNS: Final = ("plain", "again", "batched", "cached", "chunked")
 """Circumstances by the words of the command line; ``plain`` is ``""`` in a bundle."""
-STARTS: Final = ((PLAIN, "again", "batched"), ("cached",), ("chunked",))
+APART: Final = ("cached", "chunked")
+"""Runs that need flags, and so a start of the engine, of their own."""
+STARTS: Final = ((PLAIN, "again", "batched"), *((run,) for run in APART))
 """Runs that share one start of an engine."""
 
 

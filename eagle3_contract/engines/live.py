@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from contract.errors import UsageError
 from contract.files.bundle_manifest import ModelInfo
+from contract.files.bundle_writer import free_place
 from contract.limits import DEFAULT_LIMITS, Limits
 from contract.progress import progress
 from contract.statement import fact
@@ -18,7 +19,7 @@ from eagle3_contract.engines.assemble import Sampling, assemble
 from eagle3_contract.engines.child import environment, package_path, run_child
 from eagle3_contract.engines.engine_flags import Work, engine_flags, environment_of
 from eagle3_contract.engines.installed import TESTED, Installed, installed
-from eagle3_contract.engines.jobs import PLAIN, starts, submissions, token_lists, write_job
+from eagle3_contract.engines.jobs import APART, PLAIN, starts, submissions, token_lists, write_job
 from eagle3_contract.engines.rules import RULES, rejected, tool_error
 from eagle3_contract.engines.spool_events import Start
 from eagle3_contract.engines.spool_read import Spool, open_spool
@@ -98,14 +99,13 @@ def capture_live(
     Raises:
         UserError: the engine is not there, is another version, fails, hangs, or records what does not fit together.
     """
-    chosen = options or LiveOptions()
+    chosen, place = options or LiveOptions(), free_place(out)
     there = installed(engine, chosen.python)
     given = flags_for(engine, serve_args or {})
     config = load_config(target, limits=limits, whose="target")
     vocabulary = config.get("vocab_size")
     listed = token_lists(prompts, vocabulary if isinstance(vocabulary, int) else None)
     work = _work(loaded, listed, chosen, config, _on_cuda(there, device))
-    place = Path(out)
     place.parent.mkdir(parents=True, exist_ok=True)
     spools: list[Spool] = []
     groups = starts(chosen.runs)
@@ -122,7 +122,7 @@ def capture_live(
                 "spool": str(spool),
                 "limit_bytes": limits.capture_bytes,
                 "sweep": chosen.sweep,
-                "flags": engine_flags(there.ref.name, work, PLAIN if PLAIN in runs or len(runs) > 1 else runs[0], given),
+                "flags": engine_flags(there.ref.name, work, runs[0] if runs[0] in APART else PLAIN, given),
                 "prompts": listed,
                 "submissions": submissions(runs, len(listed)),
                 "max_new_tokens": chosen.new_tokens,

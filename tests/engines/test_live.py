@@ -121,6 +121,22 @@ def test_what_the_engine_is_told(loaded: LoadedContract, target: Path, place: Pa
     assert "model" not in job["flags"]
 
 
+def test_a_run_without_the_plain_one(loaded: LoadedContract, target: Path, place: Path) -> None:
+    given = {"vllm": "--max-num-seqs 7"}
+    bundle = run(loaded, target, install(place), options={"runs": ("again",)}, serve_args=given)
+    assert [r.id for r in bundle.requests] == ["a@again", "b@again"]
+    assert seen(place)[0]["job"]["flags"]["max_num_seqs"] == 7
+
+
+def test_a_place_that_is_taken(loaded: LoadedContract, target: Path, place: Path) -> None:
+    (target.parent / "out" / "bundle").mkdir(parents=True)
+    (target.parent / "out" / "bundle" / "file").touch()
+    with pytest.raises(UserError) as raised:
+        run(loaded, target, install(place))
+    assert raised.value.rule == "bundle.exists"
+    assert seen(place) == []
+
+
 def test_all_runs(loaded: LoadedContract, target: Path, place: Path) -> None:
     bundle = run(loaded, target, install(place), options={"runs": parse_runs(["all"])})
     ids = [r.id for r in bundle.requests]
