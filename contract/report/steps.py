@@ -26,7 +26,7 @@ _WHOLE: Final = "accepted_length"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """One figure, step by step. A path that was not run is empty, a step without a value None.
+    """One figure, step by step. A path that was not run is left out, a step without a value None.
 
     Attributes:
         name: what is counted.
@@ -44,7 +44,7 @@ class Steps:
         found = []
         for key, name in _FIGURES.items():
             paths = {path: _values(measurements.get(source), key) for path, source in _PATHS.items()}
-            if any(paths.values()):
+            if any(value is not None for values in paths.values() for value in values):
                 found.append(cls(name=name, per_step=key != _WHOLE, paths={path: values for path, values in paths.items() if values}))
         return found
 

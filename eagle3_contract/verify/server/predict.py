@@ -38,7 +38,7 @@ from eagle3_contract.verify.metrics import StepCounts
 from eagle3_contract.verify.paths import Path as DraftPath
 from eagle3_contract.verify.sample_set import SampleSet
 from eagle3_contract.verify.server import rules
-from eagle3_contract.verify.server.facts import Told, Window
+from eagle3_contract.verify.server.facts import ServerFacts, Told, Window
 from eagle3_contract.verify.steps import steps_and_drafts
 
 FEWEST: Final = 3
@@ -149,18 +149,19 @@ def not_predicted(error: UserError) -> Check:
     return rules.PREDICTED.undecided(f"acceptance cannot be predicted: {error.message}", required=False, where=error.where, fix=error.fix)
 
 
-def predicted_checks(prediction: Prediction, measured: Mapping[str, Counts], drafts: int | None) -> Iterator[Check]:
+def predicted_checks(prediction: Prediction, measured: Mapping[str, Counts], facts: ServerFacts) -> Iterator[Check]:
     """The server's length against the predicted one.
 
     Args:
         prediction: the training path's figures.
         measured: the server's verify steps, by the name under which the prediction has the same text or its prompt; any other is one of
             another text.
-        drafts: how many drafts the server makes in a step.
+        facts: how many drafts the server makes in a step, and whether in one chain.
     """
     figures = prediction.figures
-    if drafts is not None and drafts != figures.drafts:
-        says = f"predicted is the acceptance of {figures.drafts} drafts, the server makes {drafts}"
+    if (facts.steps is not None and facts.steps != figures.drafts) or (facts.topk or 1) > 1:
+        shape = f"a tree of topk {facts.topk}" if (facts.topk or 1) > 1 else "a chain"
+        says = f"predicted is what a chain of {figures.drafts} drafts accepts, the server drafts {shape} of {facts.steps} steps"
         yield rules.PREDICTED.undecided(says, required=False)
         return
     theirs = {name: Acceptance(c.rounds, c.accepted) for name, c in measured.items() if c.rounds}

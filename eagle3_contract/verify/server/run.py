@@ -181,4 +181,4 @@ class _Run:
             return
         self.measurements["training_path"] = prediction.figures.as_measurement()
         own = {t.prompt.id: t.counts for t in told if t.window is Window.OWN and t.counts is not None}
-        self.found.add(*predicted_checks(prediction, own, server.facts.steps))
+        self.found.add(*predicted_checks(prediction, own, server.facts))

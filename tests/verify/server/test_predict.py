@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,11 +14,13 @@ from contract.reporting import Report
 from eagle3_contract.verify.acceptance import Acceptance, chain
 from eagle3_contract.verify.engine_runs.definitions import Counts
 from eagle3_contract.verify.figures import PathFigures
+from eagle3_contract.verify.server.facts import ServerFacts
 from eagle3_contract.verify.server.predict import Prediction, answered, predicted_checks
 from verify.server.conftest import DEMO, Case, broken, one
 from verify.server.imitations import ANSWERS, Sglang
 
 Run = Callable[..., Report]
+CHAIN = ServerFacts(engine="sglang", version="0.5.23", steps=3, topk=1)
 TOKENS = st.lists(st.integers(0, 1), min_size=2, max_size=24)
 
 
@@ -102,24 +105,25 @@ def test_a_difference_that_counts(measured: list[tuple[int, int]], status: Statu
     scale = 10 if measured[0][0] == 200 else 1
     made = prediction(*((r * scale, a * scale) for r, a in ((20, 30), (30, 30), (25, 40))))
     counts = {f"p{i}": Counts(rounds=r, accepted=a) for i, (r, a) in enumerate(measured)}
-    (check,) = predicted_checks(made, counts, 3)
+    (check,) = predicted_checks(made, counts, CHAIN)
     assert check.status is status
     assert check.evidence["pairs"] == 3
 
 
 def test_answers_to_other_prompts_are_compared_as_wholes() -> None:
     made = prediction((20, 30), (30, 30), (25, 40))
-    (low,) = predicted_checks(made, {"other": Counts(rounds=50, accepted=10)}, 3)
-    (right,) = predicted_checks(made, {"other": Counts(rounds=50, accepted=66)}, 3)
+    (low,) = predicted_checks(made, {"other": Counts(rounds=50, accepted=10)}, CHAIN)
+    (right,) = predicted_checks(made, {"other": Counts(rounds=50, accepted=66)}, CHAIN)
     assert (low.status, right.status) == (Status.FAILED, Status.PASSED)
 
 
 def test_what_cannot_be_compared_is_not() -> None:
     made = prediction((20, 30), (30, 30), (25, 40))
     for found in (
-        predicted_checks(made, {"p0": Counts(rounds=5, accepted=5)}, 5),
-        predicted_checks(made, {}, 3),
-        predicted_checks(prediction((20, 30)), {"p0": Counts(rounds=5, accepted=5)}, 3),
+        predicted_checks(made, {"p0": Counts(rounds=5, accepted=5)}, replace(CHAIN, steps=5)),
+        predicted_checks(made, {"p0": Counts(rounds=5, accepted=5)}, replace(CHAIN, topk=4)),
+        predicted_checks(made, {}, CHAIN),
+        predicted_checks(prediction((20, 30)), {"p0": Counts(rounds=5, accepted=5)}, CHAIN),
     ):
         (check,) = found
         assert (check.status, check.required) == (Status.UNKNOWN, False)
