@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -23,6 +24,8 @@ from contract.reporting import Report
 from contract.requests import Request
 
 _SUBJECT: Final = ("spec", "drafter", "old", "new", "engines", "engine", "imitate", "wiring", "target", "samples", "capture", "server")
+
+_PLAIN_URL: Final = re.compile(r"https?://[^@?#\s]+")
 
 LONG: Final = frozenset({"init", "verify", "capture", "demo", "guard"})
 """Commands that may work long enough for a bar on stderr."""
@@ -66,4 +69,6 @@ def perform_request(kind: Callable[[], Kind], command: str, request: Request, ou
 def subject_of(request: Request) -> dict[str, Json]:
     """What a request looks at, as a report names it."""
     stated = {f.name: getattr(request, f.name) for f in fields(request)}
+    if isinstance(stated.get("server"), str) and _PLAIN_URL.fullmatch(stated["server"]) is None:
+        stated["server"] = "(not usable)"  # it may hold a password, and a report is no place for one
     return {name: list(v) if isinstance(v, tuple) else v for name in _SUBJECT if (v := stated.get(name))}
