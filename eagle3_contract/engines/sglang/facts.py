@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Iterable
 from typing import Any, Final
 
 from torch import Tensor, nn
 
-from eagle3_contract.engines.sglang.hook_points import installed_version
+from eagle3_contract.engines.sglang.hook_points import PARALLEL, installed_version
 from eagle3_contract.engines.sglang.target_hooks import capturing_model
 
 ENGINE: Final = "sglang"
@@ -52,6 +53,11 @@ def flags_set(args: Any) -> dict[str, Any]:
     """Those of ``FLAGS`` that the server's arguments have, by their names."""
     given = {name: getattr(args, name, None) for name in FLAGS}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def tensor_rank() -> int:
+    """The place of this process in its tensor parallel group."""
+    return int(pkgutil.resolve_name(PARALLEL)().tp_rank)
 
 
 def layer_ids(target: nn.Module) -> list[int] | None:

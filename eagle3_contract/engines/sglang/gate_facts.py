@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from eagle3_contract.engines.sglang.facts import ENGINE, flags_set, layer_ids, parameters, sharing
+from eagle3_contract.engines.sglang.facts import ENGINE, flags_set, layer_ids, parameters, sharing, tensor_rank
 from eagle3_contract.engines.sglang.hook_points import installed_version
 
 
@@ -52,5 +52,5 @@ def live_facts(worker: Any) -> dict[str, Any]:
         "target_ids": worker.hot_token_id,
         "flags": flags_set(args),
         "tp": int(args.tp_size),
-        "rank": int(worker.target_worker.tp_rank),
+        "rank": tensor_rank(),
     }

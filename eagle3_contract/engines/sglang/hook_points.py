@@ -30,10 +30,13 @@ PREFILL_RESULT: Final = f"{RESULTS}.process_batch_result_prefill"
 DECODE_RESULT: Final = f"{RESULTS}.process_batch_result_decode"
 """(processor, batch, result): the scheduler takes over what a batch gave."""
 
-FOR_GATE: Final = (SHARED,)
-FOR_CAPTURE: Final = (BATCH, VERIFY, TREE, READY, PREFILL_RESULT, DECODE_RESULT)
-FOR_SWEEP: Final = (f"{STREAM}.snapshot", "sglang.srt.model_executor.forward_batch_info.ForwardBatch.__init__")
-"""Not hooked, but called or relied on where every boundary is recorded."""
+PARALLEL: Final = "sglang.srt.runtime_context.get_parallel"
+"""Called, not hooked: the place of this process among the ranks."""
+
+FOR_GATE: Final = (SHARED, PARALLEL)
+FOR_CAPTURE: Final = (PARALLEL, BATCH, VERIFY, TREE, READY, PREFILL_RESULT, DECODE_RESULT)
+FOR_SWEEP: Final = (f"{STREAM}.snapshot",)
+"""Called, not hooked, where every boundary is recorded."""
 
 
 class HookPointsMissing(RuntimeError):

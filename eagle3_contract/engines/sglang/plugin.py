@@ -23,7 +23,7 @@ from typing import Any, Final
 from contract.errors import UserError
 from eagle3_contract.engines.sglang import hook_points
 from eagle3_contract.engines.sglang.drafter_hooks import DrafterHooks
-from eagle3_contract.engines.sglang.facts import start_facts
+from eagle3_contract.engines.sglang.facts import start_facts, tensor_rank
 from eagle3_contract.engines.sglang.gate_facts import check_at_start, mode_asked
 from eagle3_contract.engines.sglang.probe import Label, Probe
 from eagle3_contract.engines.sglang.target_hooks import TargetHooks
@@ -80,6 +80,8 @@ def record(registry: Any, folder: str) -> Probe:
 
 def attach(worker: Any, spool: Spool, probe: Probe) -> None:
     """Hook the live models, once they are ready to serve."""
+    if tensor_rank() != 0:
+        return  # every rank has the same rows; the states of a rank are whole at a layer's entry
     if graphs(worker):
         raise SystemExit(f"eagle3-contract: {CAPTURE} records in eager mode only: start SGLang with --disable-cuda-graph")
     spool.event("start", **start_facts(worker, "eager"))
