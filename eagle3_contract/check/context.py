@@ -55,6 +55,7 @@ class DrafterView:
         sample: ``sample(tensor)`` reads some rows of a float tensor as float32, or None if it cannot; only used from ``values`` on.
         digest: ``digest(file)`` is ``sha256:...`` of a file; only used at ``digests``.
         not_finite: ``not_finite(tensor)`` counts NaN and infinite values of the whole tensor, None if it cannot; only at ``digests``.
+        constant: ``constant(tensor)`` is True if every value of the whole tensor is the same; only at ``digests``.
     """
 
     folder: str
@@ -68,6 +69,7 @@ class DrafterView:
     sample: Callable[[StoredTensor], NDArray[Any] | None] | None = None
     digest: Callable[[str], str] | None = None
     not_finite: Callable[[StoredTensor], int | None] | None = None
+    constant: Callable[[StoredTensor], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

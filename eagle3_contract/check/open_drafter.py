@@ -101,6 +101,7 @@ def open_drafter(
         sample=lambda tensor: _sample(refs[tensor]),
         digest=scanner.digest,
         not_finite=lambda tensor: _not_finite(scanner, tensor),
+        constant=lambda tensor: _constant(scanner, tensor),
     )
     return OpenedDrafter(view=view, checkpoint=checkpoint, problems=(*problems, *rejected))
 
@@ -153,6 +154,11 @@ def _files(checkpoint: Checkpoint, listed: Collection[str], limits: Limits) -> f
 def _not_finite(scanner: Scanner, tensor: StoredTensor) -> int | None:
     scanned = scanner.weights(tensor.file)
     return None if scanned is None else scanned.not_finite.get(tensor.name)
+
+
+def _constant(scanner: Scanner, tensor: StoredTensor) -> bool:
+    scanned = scanner.weights(tensor.file)
+    return scanned is not None and tensor.name in scanned.constant
 
 
 def _array(ref: TensorRef) -> NDArray[Any] | None:

@@ -1,11 +1,11 @@
-"""One pass over a weight file that gives its digest and counts what is not finite, so that every byte is read once."""
+"""One pass over a weight file for its digest, what is not finite and what is one value throughout: every byte is read once."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from contract.files.checkpoint import Checkpoint
 
@@ -18,10 +18,12 @@ EXPONENT: Final = {"BF16": ("<u2", 0x7F80), "F16": ("<u2", 0x7C00), "F32": ("<u4
 
 @dataclass(frozen=True, slots=True)
 class FileScan:
-    """What one pass found: the digest as contracts write it, and non-finite values by tensor (every float tensor is a key)."""
+    """What one pass found: the digest as contracts write it, non-finite values by tensor (every float tensor is a key), and the float
+    tensors all of whose values are the same bits."""
 
     digest: str
     not_finite: Mapping[str, int]
+    constant: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -41,17 +43,23 @@ class Scanner:
         if file not in self._done:
             if file not in {shard.name for shard in (*self.checkpoint.shards, *self.checkpoint.extra)}:
                 return None
-            scan, counts = self.checkpoint.scan(file), Counter[str]()
+            scan, counts, first, varied = self.checkpoint.scan(file), Counter[str](), dict[str, int](), set[str]()
             for piece in scan:
                 if piece.ref.dtype in EXPONENT:
-                    counts[piece.ref.name] += _not_finite(piece)
-            self._done[file] = FileScan(digest=f"sha256:{scan.sha256}", not_finite=counts)
+                    bits, name = _bits(piece), piece.ref.name
+                    counts[name] += _not_finite(piece, bits)
+                    if name not in varied and bool((bits != first.setdefault(name, bits[0])).any()):
+                        varied.add(name)
+            self._done[file] = FileScan(digest=f"sha256:{scan.sha256}", not_finite=counts, constant=frozenset(first.keys() - varied))
         return self._done[file]
 
 
-def _not_finite(piece: Piece) -> int:
+def _bits(piece: Piece) -> Any:
     import numpy as np
 
-    word, mask = EXPONENT[piece.ref.dtype]
-    bits = np.frombuffer(piece.data, dtype=word)
+    return np.frombuffer(piece.data, dtype=EXPONENT[piece.ref.dtype][0])
+
+
+def _not_finite(piece: Piece, bits: Any) -> int:
+    mask = EXPONENT[piece.ref.dtype][1]
     return int(((bits & mask) == mask).sum())

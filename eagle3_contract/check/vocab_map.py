@@ -78,7 +78,17 @@ COVERAGE: Final = Rule(
     "missing d2t.",
     remedy="Check that training really drafted the first ids only.",
 )
-RULES: Final = (PRESENT, DTYPE, LENGTH, VALUES, MAP, T2D_AGREES, COVERAGE)
+IDENTITY: Final = Rule(
+    id="vocab.identity-stated",
+    title="Of a draft vocabulary that is the first target ids somebody says that training had it so",
+    severity=_E,
+    dimension=_V,
+    why="No known trainer selects the first ids: speculators, SpecForge, EAGLE and AngelSlim take the most frequent ones and write d2t. "
+    "So a bare `identity` for a reduced vocabulary looks like a map that an export lost (Automodel#2447), which costs all acceptance.",
+    remedy="Give the checkpoint its d2t; or, where training really drafted the first ids only, say so: "
+    "map: {value: identity, evidence: declared, note: who knows}.",
+)
+RULES: Final = (PRESENT, DTYPE, LENGTH, VALUES, MAP, T2D_AGREES, COVERAGE, IDENTITY)
 
 
 def check_vocab_map(ctx: CheckContext) -> Iterator[Check]:
@@ -196,7 +206,16 @@ def _coverage(ctx: CheckContext) -> Iterator[Check]:
     if draft is None or target is None or stated is None:
         return
     share = f"{draft} of {target} target ids ({draft / target:.1%}) can be drafted"
-    if stated == "identity" and draft < target:
-        yield COVERAGE.failed(f"{share}: the first ones, for the map is the identity", where=ctx.place("vocab", "map"))
-    else:
+    if stated != "identity" or draft >= target:
         yield COVERAGE.passed(share)
+        return
+    where = ctx.place("vocab", "map")
+    yield COVERAGE.failed(f"{share}: the first ones, for the map is the identity", where=where)
+    if ctx.stated("vocab", "map").evidence in ("declared", "measured"):
+        yield IDENTITY.passed("the contract says on whose word the draft vocabulary is the first target ids")
+    else:
+        yield IDENTITY.undecided(
+            f"the map is the identity for {draft} of {target} ids, and nothing says that training had it so",
+            where=where,
+            fix=IDENTITY.remedy,
+        )

@@ -47,7 +47,18 @@ SUBNORMAL: Final = Rule(
     why="Uninitialised memory read as floats is full of subnormal numbers; so is a tensor that was cast through a narrower dtype.",
     remedy="Check the export of this tensor.",
 )
-RULES: Final = (FINITE, ALIVE, TRAINED, SUBNORMAL)
+DEAD: Final = Rule(
+    id="weights.dead",
+    title="fc and the drafter's own head are not one value throughout",
+    severity=Severity.ERROR,
+    dimension="weights",
+    why="Through an fc of one value no target state reaches the drafter as itself, and a head of one value gives every token the same "
+    "logit: such a drafter cannot draft. Every byte was read to say so (`--integrity digests`); on sampled rows `weights.alive` warns.",
+    remedy="Export again: the tensor was allocated and never written.",
+)
+RULES: Final = (FINITE, ALIVE, DEAD, TRAINED, SUBNORMAL)
+DECIDING: Final = frozenset({"fc.weight", HEAD})
+"""Without these nothing can be drafted. A norm of ones and an embedding that the engine replaces are found in real checkpoints."""
 
 RANDOM_SPREAD: Final = 1.5
 """Row norms of Gaussian rows of width H spread by 1/sqrt(2H) of their mean; below this multiple of it rows count as random."""
@@ -70,6 +81,21 @@ def check_weights(ctx: CheckContext) -> Iterator[Check]:
             continue
         if rows is not None and rows.size:
             yield from _look(tensor, rows, everywhere)
+        if ctx.integrity >= Integrity.DIGESTS and ctx.drafter.constant is not None and canonical_name(tensor.name) in DECIDING:
+            yield from _dead(ctx, tensor)
+
+
+def _dead(ctx: CheckContext, tensor: StoredTensor) -> Iterator[Check]:
+    """Whether a tensor that decides the draft is one value; an engine that does not use it does not mind."""
+    assert ctx.drafter.constant is not None
+    name = canonical_name(tensor.name)
+    used = ctx.value("tensors", name, "used") if name in ctx.contract.tensors else None
+    if used not in (None, "own"):
+        yield DEAD.skipped(f"{tensor.name} is not used: the contract says {used}")
+    elif ctx.drafter.constant(tensor):
+        yield DEAD.failed(f"every value of {tensor.name} is the same", where=Where(file=tensor.file, tensor=tensor.name))
+    else:
+        yield DEAD.passed(f"{tensor.name} is more than one value")
 
 
 def _everywhere(ctx: CheckContext, tensor: StoredTensor) -> int | None:

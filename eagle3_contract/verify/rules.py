@@ -151,6 +151,22 @@ CAPTURE_TARGET: Final = _rule(
     "Capture from the target that the contract names.",
     "pairing",
 )
+CAPTURE_TARGET_FILES: Final = _rule(
+    "capture.target-files",
+    "The target at hand is the one that the capture was taken from",
+    "A capture names the digests of its target's files. Where --target has other ones, its embedding and head are not those whose states "
+    "were captured: both paths are computed with tables of another model.",
+    "Give the target of the capture, or capture again from this one.",
+    "pairing",
+)
+EMBEDDING_ROWS: Final = _rule(
+    "samples.embedding-rows",
+    "Boundary 0 of the samples is the target's embedding of their tokens",
+    "Another target of the same shapes (a fine-tune, an earlier release) passes every comparison of sizes. Where the contract does not "
+    "know the target's fingerprint, the samples' own first states are the only witness.",
+    "Give the target that the samples were made with; then state its fingerprint in the contract.",
+    "pairing",
+)
 CAPTURE_DRAFTER: Final = _rule(
     "capture.drafter",
     "The capture was taken for this drafter's files",
@@ -314,6 +330,8 @@ RULES: Final = (
     SAMPLES_DIGEST,
     SAMPLES_LAYOUT,
     CAPTURE_TARGET,
+    CAPTURE_TARGET_FILES,
+    EMBEDDING_ROWS,
     CAPTURE_DRAFTER,
     CAPTURE_SAMPLES,
     CAPTURE_PROMPT,

@@ -36,6 +36,7 @@ from eagle3_contract.verify.flow import drafter_flow
 from eagle3_contract.verify.golden import EmbeddingRows, read_golden
 from eagle3_contract.verify.golden_compare import compare_golden, run_rows
 from eagle3_contract.verify.sample_set import SampleSet, open_samples
+from eagle3_contract.verify.target_rows import check_captured_target, check_embedding_rows
 from eagle3_contract.verify.walk import TARGET_NEEDED, Walk
 
 GOLDEN_STEPS: Final = 3
@@ -121,6 +122,7 @@ class _Verification:
         if samples is None and none_promised and (bundle is not None or self.contract.golden is not None):
             checks = [c for c in checks if c.rule != "samples.there"]
         self.found.add(*checks)
+        self._pairing(samples, bundle, target)
         if samples is None and bundle is None:
             return
         Walk(
@@ -151,6 +153,15 @@ class _Verification:
         except UserError as error:
             self.found.error(error, "pairing")
             return None
+
+    def _pairing(self, samples: SampleSet | None, bundle: Bundle | None, target: WeightSource | None) -> None:
+        """The target at hand against what the samples and the capture say of theirs."""
+        if target is None or self.request.target is None:
+            return
+        if samples is not None:
+            self.found.add(*check_embedding_rows(self.loaded, samples, target))
+        if bundle is not None and self.request.capture is not None:
+            self.found.add(*check_captured_target(bundle, self._checkpoint(Path(self.request.target))))
 
     def _golden(self, reading: Reading, source: WeightSource, target: WeightSource | None) -> None:
         golden = self.contract.golden

@@ -200,6 +200,9 @@ CASES = (
     ),
     Case(name="infinite-norm", rule="weights.finite", change=fill("norm.weight", np.inf), integrity=Integrity.VALUES),
     Case(name="zero-fc", rule="weights.alive", change=fill("fc.weight", 0.0), integrity=Integrity.VALUES, exit=0),
+    Case(name="zero-fc-of-which-every-byte-was-read", rule="weights.dead", change=fill("fc.weight", 0.0), integrity=Integrity.DIGESTS),
+    Case(name="constant-head", rule="weights.dead", change=fill("lm_head.weight", 0.5), integrity=Integrity.DIGESTS),
+    Case(name="norm-of-ones-in-digests", rule="weights.alive", change=fill("norm.weight", 1.0), integrity=Integrity.DIGESTS, exit=0),
     Case(name="norm-of-ones", rule="weights.alive", change=fill("norm.weight", 1.0), integrity=Integrity.VALUES, exit=0),
     Case(name="random-head", rule="weights.trained", change=random_head, integrity=Integrity.VALUES, exit=0),
     Case(

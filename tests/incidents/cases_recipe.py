@@ -252,9 +252,35 @@ CASES = (
     Case(name="mask-short", rule="vocab.map-length", change=lambda p: p.tensors.update(t2d=Tensor(p.tensors["t2d"].values[:-1], "bool"))),
     Case(
         name="identity-for-a-reduced-vocabulary",
-        rule="vocab.coverage",
+        rule="vocab.identity-stated",
         change=both(
             d2t(np.zeros_like), lambda p: p.tensors.pop("t2d"), without("contract.tensors.t2d"), setting("contract.vocab.map", "identity")
+        ),
+        exit=3,
+        says=("24 of 96", "nothing says that training had it so"),
+    ),
+    Case(
+        name="identity-without-a-map-for-a-reduced-vocabulary",
+        rule="vocab.identity-stated",
+        change=both(
+            lambda p: [p.tensors.pop(name) for name in ("d2t", "t2d")],
+            without("contract.tensors.t2d"),
+            without("contract.tensors.d2t"),
+            setting("contract.vocab.map", "identity"),
+            setting("contract.vocab.present", False),
+        ),
+        exit=3,
+        says=("24 of 96", "nothing says that training had it so"),
+    ),
+    Case(
+        name="identity-that-somebody-declared",
+        rule="vocab.coverage",
+        change=both(
+            lambda p: [p.tensors.pop(name) for name in ("d2t", "t2d")],
+            without("contract.tensors.t2d"),
+            without("contract.tensors.d2t"),
+            setting("contract.vocab.map", {"value": "identity", "evidence": "declared", "note": "trained on the first ids"}),
+            setting("contract.vocab.present", False),
         ),
         exit=0,
         says=("24 of 96",),
