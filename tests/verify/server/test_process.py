@@ -61,3 +61,11 @@ def test_the_reports_of_one_run(case: Case, tmp_path: Path) -> None:
     assert samples["contract_promised_length", ("path", "server")] == 1.4
     assert samples["contract_failed_checks", ("rule", "acceptance.floor")] == 1
     assert ("contract_position_acceptance", ("path", "server"), ("position", "2")) in samples
+
+
+def test_a_password_is_in_no_report_that_fails_early(case: Case, tmp_path: Path) -> None:
+    for url in ("http://u:secret@h", "http://h?key=secret"):
+        for more in ([], ["--policy", str(tmp_path / "none.yaml")]):
+            ran = contract("verify", str(case.spec), "--server", url, *more, "--format", "json", cwd=case.folder)
+            assert ran.returncode == 2
+            assert "secret" not in ran.stdout + ran.stderr
