@@ -1,8 +1,8 @@
 """Why rows do not come out as our forward says: hypotheses tried on the data, until one gives the engine's own numbers.
 
-First wirings, on all rows; where none fits, on the rows of the prompt alone, which see no draft. Then, under the wiring that was found,
-states of the cache and positions. A hypothesis is believed only if it reproduces every row within tolerance; what else does, or comes
-near, is said.
+First wirings, then states of the cache and positions. Where neither alone gives all rows, a wiring for the rows of the prompt, which see
+no draft, and under it a state of the cache. A hypothesis is believed only if it reproduces every row within tolerance; what else does, or
+comes near, is said.
 
 Legend: U used rows of a request.
 """
@@ -90,23 +90,20 @@ class Explainer:
                 drafters.append((variant, self._build(variant)))
             except UserError:  # this switch contradicts another one, or its weights are not there
                 continue
-        story = Story()
         wirings = [self._wiring(v, d, rows) for v, d in drafters]
-        story.wiring = _best(wirings)
-        if story.wiring is None and any(bool(p.failing.any()) for p in prompt):
-            wirings = [self._wiring(v, d, prompt) for v, d in drafters]
-            story.wiring = _best(wirings)
-            if story.wiring is None:
-                story.trials = sorted(wirings, key=lambda t: t.median)
-                return story
-        elif story.wiring is not None:
-            story.trials = sorted(wirings, key=lambda t: t.median)
-            return story
-        drafter = next((d for v, d in drafters if story.wiring is not None and v is story.wiring.variant), self._base)
-        caches = [t for a in attempts(everyone) if (t := self._attempt(a, drafter, rows)) is not None]
-        story.cache = _best(caches)
-        story.trials = sorted([*wirings, *caches], key=lambda t: t.median)
-        return story
+        if (wiring := _best(wirings)) is not None:
+            return _story(wiring, None, wirings)
+        caches = self._attempts(everyone, self._base, rows)
+        if (cache := _best(caches)) is not None or not any(bool(p.failing.any()) for p in prompt):
+            return _story(None, cache, [*wirings, *caches])
+        wirings = [self._wiring(v, d, prompt) for v, d in drafters]
+        if (wiring := _best(wirings)) is None:
+            return _story(None, None, [*wirings, *caches])
+        caches = self._attempts(everyone, next(d for v, d in drafters if v is wiring.variant), rows)
+        return _story(wiring, _best(caches), [*wirings, *caches])
+
+    def _attempts(self, everyone: Sequence[Subject], drafter: Drafter, rows: Sequence[_Rows]) -> list[Trial]:
+        return [t for a in attempts(everyone) if (t := self._attempt(a, drafter, rows)) is not None]
 
     def _wiring(self, variant: Variant, drafter: Drafter, rows: Sequence[_Rows]) -> Trial:
         found = [(r, distances(r.subject, run(drafter, r.subject))) for r in rows]
@@ -133,6 +130,10 @@ class Explainer:
         judged = torch.cat([d.worst()[r.judged] for r, d in found])
         fits = not any(bool((d.beyond(self._bounds) & r.judged).any()) for r, d in found)
         return _median(failing), float(judged.max()) if judged.numel() else float("inf"), fits and bool(judged.numel())
+
+
+def _story(wiring: Trial | None, cache: Trial | None, trials: Sequence[Trial]) -> Story:
+    return Story(wiring, cache, sorted(trials, key=lambda t: t.median))
 
 
 def _median(errors: Tensor) -> float:

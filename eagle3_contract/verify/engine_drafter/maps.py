@@ -94,8 +94,7 @@ class Maps:
                 return "are those of our head in another order of the draft ids"
             return None
         for words, ids_D in self.others.items():
-            theirs_RD = torch.stack([self.in_draft_order(z, ids_D) for z in logits_RW])
-            if bool((row_errors(theirs_RD, ours_RD) <= tolerance.worst).all()):
+            if self._stand_at(logits_RW, ours_RD, ids_D, tolerance):
                 return f"stand at other tokens than the contract's map says: {words}"
         finite_RW = logits_RW.isfinite()
         if bool((finite_RW.sum(1) == self.draft_size).all()):
@@ -107,6 +106,20 @@ class Maps:
                 )
                 return f"stand at {which}"
         return None
+
+    @staticmethod
+    def _stand_at(logits_RW: Tensor, ours_RD: Tensor, ids_D: Tensor, tolerance: Tolerance) -> bool:
+        """Whether the logits are ours put where another map says. Where that map sends several draft ids to one token, one of them is
+        left; which one, the first row tells for all."""
+        there_D = (ids_D >= 0) & (ids_D < logits_RW.shape[1])
+        ids, ours = ids_D[there_D], ours_RD[:, there_D]
+        columns = torch.unique(ids)
+        if not torch.equal(logits_RW[0].isfinite().nonzero().flatten(), columns):
+            return False
+        farthest_first = (logits_RW[0][ids] - ours[0]).abs().argsort(descending=True)
+        nearest = dict(zip(ids[farthest_first].tolist(), farthest_first.tolist(), strict=True))
+        chosen = torch.tensor([nearest[c] for c in columns.tolist()], dtype=torch.int64)
+        return bool((row_errors(logits_RW[:, columns], ours[:, chosen]) <= tolerance.worst).all())
 
     @staticmethod
     def _rearranged(theirs_RD: Tensor, ours_RD: Tensor, tolerance: Tolerance) -> bool:

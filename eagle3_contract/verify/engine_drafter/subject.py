@@ -19,7 +19,8 @@ from eagle3_contract.verify.engine_drafter.replay import Inputs
 from eagle3_contract.verify.engine_drafter.views import Scene
 
 NO_SOURCE = "the rows of the cached prefix belong to a request that is not in the bundle"
-NOT_RECORDED = "hidden_in was not recorded"
+NEEDED = ("hidden_in", "input_ids", "position_ids")
+"""What our forward is given of every row."""
 
 
 @dataclass(eq=False)
@@ -48,7 +49,8 @@ class Subject:
         """Why our forward cannot be run on it; None if it can."""
         if self.account.first_slot and self.borrowed is None:
             return NO_SOURCE
-        return None if all(f.get("hidden_in") is not None for f in self.recorded.forwards) else NOT_RECORDED
+        lacking = next((n for n in NEEDED for f in self.recorded.forwards if f.get(n) is None), None)
+        return None if lacking is None else f"{lacking} was not recorded"
 
     @property
     def before(self) -> int:

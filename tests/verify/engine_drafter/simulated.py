@@ -1,0 +1,530 @@
+"""A small engine of its own: it drafts with the demo drafter, verifies, rewrites its cache, and writes down what real engines show.
+
+Nothing of the package's forward is used, so that both are held against each other. The target is a text with its states (a demo sample): a
+draft is accepted if it is the next token. ``FAULTS`` are what may be wrong with such an engine.
+
+Legend: T tokens, C width of what reaches fc, H hidden, DV draft vocabulary, V target vocabulary, n rows of a forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from torch import Tensor
+
+from contract.files.bundle_manifest import CountInfo, EngineInfo, ForwardInfo, ModelInfo, Phase
+from contract.files.bundle_tensors import entries
+from contract.files.bundle_writer import BundleWriter
+
+DATA = Path(__file__).parents[3] / "eagle3_contract" / "demo" / "data"
+FOLDER = DATA / "drafter-a"
+RECIPE = (2, 6, 9)
+PROMPT = 24
+HEADS, HEAD_DIM, EPS, THETA = 2, 64, 1e-5, 10000.0
+VOCAB = 2048
+JUNK = 1.7
+"""Scale of the states of rejected drafts, which nobody knows and nobody may need."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How it runs, and what is wrong with it.
+
+    Attributes:
+        style: ``vllm`` (rejected rows behind the accepted, logits of the target's vocabulary) or ``sglang`` (zeros behind them, logits of
+            the draft vocabulary).
+        drafts: tokens proposed in a round.
+        topk: branches; above 1 a tree.
+        steps: depth of a tree.
+        chunk: rows of the prompt in one forward; 0 for all.
+        dtype: what it computes in.
+        fault: of ``FAULTS``, several joined by ``+``.
+        tokens: how much of each text is run.
+        states: how many of the recipe's states are fed; 1 is as wide as the drafter.
+        flags: of the command line, as a bundle records them.
+    """
+
+    style: str = "vllm"
+    drafts: int = 3
+    topk: int = 1
+    steps: int = 3
+    chunk: int = 0
+    dtype: torch.dtype = torch.float32
+    fault: str = ""
+    tokens: int = 176
+    states: int = 3
+    flags: tuple[tuple[str, str], ...] = ()
+
+    def has(self, fault: str) -> bool:
+        """Whether this is wrong with it."""
+        return fault in self.fault.split("+")
+
+
+FAULTS = (
+    *("shifted-ids", "chunk-boundary", "chunk-end-of-prompt", "position-plus-one", "constant-positions", "draft-position-plus-one"),
+    *("no-rewrite", "rejected-kept", "rejected-in-sight", "drafts-not-seen", "own-lane", "siblings", "lost-chunk", "missing-row"),
+    *("norm-before-residual", "hidden-first", "rope-theta", "no-final-norm", "other-embedding", "zero-embedding", "hidden-norm-of-ones"),
+    *("normed-feedback", "stale-state", "neighbour-row", "neighbour-states", "permuted-slots", "fc-skipped"),
+    *("absolute-map", "permuted-map", "permuted-head", "other-head", "scaled-head", "wrong-argmax", "worst-branch", "refused-draft"),
+)
+
+
+class Weights:
+    """The demo drafter's tensors in the engine's dtype, spoilt as the fault wants it."""
+
+    def __init__(self, engine: Engine, folder: Path = FOLDER) -> None:
+        held = {name.replace("midlayer.", "layers.0."): t for name, t in load_file(folder / "model.safetensors").items()}
+        self.t = {n: (t.to(engine.dtype) if t.is_floating_point() else t) for n, t in held.items()}
+        shards = {n: t for f in sorted((DATA / "target").glob("*.safetensors")) for n, t in load_file(f).items()}
+        self.t["fc.weight"] = self.t["fc.weight"][:, : 128 * engine.states]
+        self.embedding = shards["model.embed_tokens.weight"].to(engine.dtype)
+        d2t, ids = self.t["d2t"], torch.arange(len(self.t["d2t"]))
+        self.map = ids + d2t
+        generator = torch.Generator().manual_seed(5)
+        if engine.has("other-embedding"):
+            self.embedding = torch.randn(self.embedding.shape, generator=generator).to(engine.dtype) * self.embedding.std()
+        if engine.has("zero-embedding"):
+            self.embedding = torch.zeros_like(self.embedding)
+        if engine.has("hidden-norm-of-ones"):
+            self.t["layers.0.hidden_norm.weight"] = torch.ones_like(self.t["layers.0.hidden_norm.weight"])
+        if engine.has("absolute-map"):
+            self.map = d2t
+        if engine.has("permuted-map"):
+            self.map = self.map[torch.randperm(len(ids), generator=generator)]
+        if engine.has("permuted-head"):
+            self.t["lm_head.weight"] = self.t["lm_head.weight"][torch.randperm(len(ids), generator=generator)]
+        if engine.has("other-head"):
+            self.t["lm_head.weight"] = self.embedding[: len(ids)]
+        if engine.has("scaled-head"):
+            self.t["lm_head.weight"] = self.t["lm_head.weight"] * 1.01
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.t[name]
+
+
+def rms(x: Tensor, weight: Tensor) -> Tensor:
+    wide = x.float()
+    return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + EPS)).to(x.dtype) * weight
+
+
+Out = tuple[Tensor, Tensor, Tensor]
+"""final_normed, state_out, logits: all rows, or one."""
+
+
+@dataclass
+class Cache:
+    """Keys and values in physical places, and which place holds which slot of the sequence."""
+
+    key: Tensor
+    value: Tensor
+    table: list[int] = field(default_factory=list)
+    used: int = 0
+
+    @classmethod
+    def empty(cls, dtype: torch.dtype) -> Cache:
+        return cls(torch.zeros(4096, HEAD_DIM, dtype=dtype), torch.zeros(4096, HEAD_DIM, dtype=dtype))
+
+    def place(self, slot: int) -> int:
+        """The physical place of a slot; new slots take the next free one."""
+        while len(self.table) <= slot:
+            self.table.append(self.used)
+            self.used += 1
+        return self.table[slot]
+
+    def fresh(self) -> int:
+        self.used += 1
+        return self.used - 1
+
+
+@dataclass
+class Fed:
+    """What one forward of the drafter is fed, and where its rows stand."""
+
+    ids: list[int]
+    positions: list[int]
+    hidden: Tensor
+    places: list[int]
+    sees: list[list[int]]
+    writes: list[bool]
+
+
+class Drafter:
+    """One layer: embedding first, residual of the un-normed hidden stream, pre-norm state handed on."""
+
+    def __init__(self, engine: Engine, weights: Weights) -> None:
+        self.e, self.w = engine, weights
+
+    def fuse(self, states_nC: Tensor) -> Tensor:
+        return F.linear(states_nC, self.w["fc.weight"])
+
+    def rotate(self, x_nhd: Tensor, positions: Sequence[int]) -> Tensor:
+        theta = 500000.0 if self.e.has("rope-theta") else THETA
+        half = HEAD_DIM // 2
+        angle = torch.tensor(positions, dtype=torch.float32)[:, None] * theta ** (-torch.arange(half) / half)
+        cos, sin = angle.cos()[:, None], angle.sin()[:, None]
+        a, b = x_nhd.float().split(half, -1)
+        return torch.cat([a * cos - b * sin, a * sin + b * cos], -1).to(x_nhd.dtype)
+
+    def run(self, fed: Fed, cache: Cache) -> Out:
+        """(final_normed, state_out, logits), all rows."""
+        w, n = self.w, len(fed.ids)
+        prefix = "layers.0."
+        residual = fed.hidden
+        embedded = rms(w.embedding[torch.tensor(fed.ids)], w[f"{prefix}input_layernorm.weight"])
+        normed = rms(residual, w[f"{prefix}hidden_norm.weight"])
+        if self.e.has("norm-before-residual"):
+            residual = normed
+        x = torch.cat([normed, embedded] if self.e.has("hidden-first") else [embedded, normed], -1)
+        q = self.rotate(F.linear(x, w[f"{prefix}self_attn.q_proj.weight"]).view(n, HEADS, HEAD_DIM), fed.positions)
+        k = self.rotate(F.linear(x, w[f"{prefix}self_attn.k_proj.weight"]).view(n, 1, HEAD_DIM), fed.positions)[:, 0]
+        v = F.linear(x, w[f"{prefix}self_attn.v_proj.weight"])
+        for i in range(n):
+            if fed.writes[i]:
+                cache.key[fed.places[i]], cache.value[fed.places[i]] = k[i], v[i]
+        mixed = []
+        for i in range(n):
+            at = torch.tensor(fed.sees[i])
+            weight = (q[i].float() @ cache.key[at].float().T * HEAD_DIM**-0.5).softmax(-1)
+            mixed.append((weight @ cache.value[at].float()).to(q.dtype).flatten())
+        residual = residual + F.linear(torch.stack(mixed), w[f"{prefix}self_attn.o_proj.weight"])
+        x = rms(residual, w[f"{prefix}post_attention_layernorm.weight"])
+        x = F.silu(F.linear(x, w[f"{prefix}mlp.gate_proj.weight"])) * F.linear(x, w[f"{prefix}mlp.up_proj.weight"])
+        state = residual + F.linear(x, w[f"{prefix}mlp.down_proj.weight"])
+        final = state if self.e.has("no-final-norm") else rms(state, w["norm.weight"])
+        return final, state, F.linear(final, w["lm_head.weight"]).float()
+
+
+@dataclass
+class Node:
+    """A draft row: its token, the row that it follows (None: the root), its score and its physical place."""
+
+    token: int
+    row: int
+    parent: Node | None
+    score: float
+    place: int = -1
+
+    def path(self) -> list[Node]:
+        return [*(self.parent.path() if self.parent else []), self]
+
+
+class Request:
+    """One request's run. ``forwards`` and ``tensors`` are what a bundle takes."""
+
+    def __init__(self, engine: Engine, weights: Weights, text: Sequence[int], states_TC: Tensor, before: Sequence[Request] = ()) -> None:
+        self.e, self.w, self.text, self.before = engine, weights, list(text), before
+        self.states = states_TC.to(engine.dtype)
+        self.d, self.cache = Drafter(engine, weights), Cache.empty(engine.dtype)
+        self.forwards: list[ForwardInfo] = []
+        self.tensors: dict[str, Tensor] = {}
+        self.proposed: list[list[int]] = []
+        self.parents: list[list[int]] = []
+        self.emitted: list[list[int]] = []
+        self.kept: list[int] = []
+        self.round = 0
+        self.fc: list[Tensor] = []
+        self.generator = torch.Generator().manual_seed(11 + len(before))
+
+    # --- what is written down
+
+    def record(self, phase: Phase, step: int, fed: Fed, out: Out, logit_rows: Sequence[int], **more: Tensor) -> None:
+        k = len(self.forwards)
+        self.forwards.append(ForwardInfo(phase=phase, round=self.round, step=step, rows=len(fed.ids)))
+        final, state, logits = out
+        shown = self.shown(logits[list(logit_rows)])
+        values = {
+            "input_ids": torch.tensor(fed.ids),
+            "position_ids": torch.tensor(fed.positions),
+            "hidden_in": fed.hidden,
+            "final_normed": final,
+            "state_out": state,
+            "logits": shown,
+            "logit_rows": torch.tensor(list(logit_rows)),
+            **more,
+        }
+        self.tensors |= {f"forward.{k}.{name}": value.clone() for name, value in values.items()}
+
+    # --- committed rows
+
+    def position(self, slot: int, *, draft: bool = False) -> int:
+        off = self.e.has("position-plus-one") or (draft and self.e.has("draft-position-plus-one"))
+        return slot + (1 if off else 0)
+
+    def commit(self, phase: Phase, first: int, count: int, junk: int, junk_ids: Sequence[int]) -> Out:
+        """Rows ``first`` ... of the sequence from the target's states, and rejected rows behind them."""
+        rows, shift = count + junk, 0 if self.e.has("shifted-ids") else 1
+        ids = [self.text[first + i + shift] for i in range(count)] + list(junk_ids)
+        if self.e.has("chunk-boundary") and phase == "prefill" and first + count < PROMPT:
+            ids[count - 1] = 7
+        if self.e.has("chunk-end-of-prompt") and phase == "prefill" and first + count < PROMPT:
+            ids[count - 1] = self.text[PROMPT - 1]
+        unknown = torch.randn(junk, self.states.shape[1], generator=self.generator).to(self.e.dtype) * JUNK
+        fc_in = torch.cat([self.states[first : first + count], unknown])
+        if self.e.has("permuted-slots"):
+            a, b, c = fc_in.chunk(3, -1)
+            fc_in = torch.cat([b, a, c], -1)
+        if self.e.has("neighbour-states") and self.before and phase == "extend":
+            fc_in[0] = self.before[-1].states[first]
+        fc_out = self.d.fuse(fc_in)
+        hidden = fc_in.clone() if self.e.has("fc-skipped") else fc_out.clone()
+        if self.e.has("neighbour-row") and self.before and phase == "extend":
+            hidden[count - 1] = self.before[-1].fc[2][count - 1]
+        self.fc.append(fc_out)
+        junk_places = [self.cache.fresh() if self.e.has("rejected-kept") else self.cache.place(first + count + i) for i in range(junk)]
+        places = [self.cache.place(first + i) for i in range(count)] + junk_places
+        order = [self.cache.table[s] for s in range(first)]
+        if self.e.has("lost-chunk") and phase == "extend":
+            order = order[8:]
+        if self.e.has("prefix-not-seen"):
+            order = order[self.e.chunk :]
+        sees = [[*order, *self.kept, *places[: i + 1]] for i in range(rows)]
+        stale = self.e.has("no-rewrite") and phase == "extend"
+        writes = [not (stale and i < min(count - 1, self.e.drafts - 1)) for i in range(rows)]
+        fed = Fed(ids, [self.position(first + i) for i in range(rows)], hidden, places, sees, writes)
+        out = self.d.run(fed, self.cache)
+        if self.e.has("rejected-kept"):
+            self.kept += junk_places
+        self.record(phase, 0, fed, out, [count - 1], fc_in=fc_in, fc_out=fc_out)
+        final, state, logits = (t[count - 1] for t in out)
+        return final, state, logits
+
+    # --- drafts
+
+    def shown(self, logits_nD: Tensor) -> Tensor:
+        """The logits as the engine has them: of the draft vocabulary, or put where the map says among the target's."""
+        if self.e.style != "vllm":
+            return logits_nD
+        wide = torch.full((len(logits_nD), VOCAB), float("-inf"))
+        inside = (self.w.map >= 0) & (self.w.map < VOCAB)
+        wide[:, self.w.map[inside]] = logits_nD[:, inside]
+        return wide
+
+    def proposal(self, logits_D: Tensor) -> int:
+        """The token that is proposed after a row."""
+        shown = self.shown(logits_D[None])[0]
+        best = int(shown.topk(2).indices[1 if self.e.has("wrong-argmax") and self.round == 4 else 0])
+        return best if self.e.style == "vllm" else self.token(best)
+
+    def token(self, draft_id: int) -> int:
+        return min(max(int(self.w.map[draft_id]), 0), VOCAB - 1)
+
+    def handed(self, final: Tensor, state: Tensor) -> Tensor:
+        return final if self.e.has("normed-feedback") else state
+
+    def chain(self, root: int, out: Out, junk: int) -> list[int]:
+        """Draft behind the committed slot ``root``; returns the proposed tokens."""
+        final, state, logits = out
+        proposed = [self.proposal(logits)]
+        states = [self.handed(final, state)]
+        for step in range(1, self.e.drafts):
+            slot = root + step
+            place = self.cache.place(slot)
+            order = [self.cache.table[s] for s in range(self.e.chunk if self.e.has("prefix-not-seen") else 0, slot + 1)]
+            if self.e.has("drafts-not-seen"):
+                order = [*order[: root + 1], order[-1]]
+            if self.e.has("rejected-in-sight"):
+                order += [self.cache.table[s] for s in range(slot + 1, root + 1 + junk)]
+            stale = self.e.has("stale-state") and step == self.e.drafts - 1
+            position = self.position(root if self.e.has("constant-positions") else slot, draft=True)
+            fed = Fed([proposed[-1]], [position], states[-2 if stale else -1][None], [place], [[*order[:], *self.kept]], [True])
+            finals, state_outs, all_logits = self.d.run(fed, self.cache)
+            self.record("draft", step, fed, (finals, state_outs, all_logits), [0])
+            states.append(self.handed(finals[0], state_outs[0]))
+            proposed.append(self.proposal(all_logits[0]))
+        return proposed
+
+    def tree(self, root: int, out: Out) -> tuple[list[int], list[int]]:
+        """A tree of the best branches: (proposed tokens, parents among them)."""
+        final, state, logits = out
+        topk = self.e.topk
+        order = [self.cache.table[s] for s in range(root + 1)]
+        nodes: list[Node] = []
+        best = logits.log_softmax(-1).topk(topk)
+        frontier = [Node(self.token(int(i)), -1, None, float(v)) for v, i in zip(*best, strict=True)]
+        handed = [self.handed(final, state)] * topk
+        nodes += frontier
+        lanes: list[list[int]] = []
+        for step in range(1, self.e.steps):
+            for node in frontier:
+                node.place = self.cache.fresh()
+            lanes.append([n.place for n in frontier])
+            sees = []
+            for i, node in enumerate(frontier):
+                before = [n.place for n in node.path()[:-1]]
+                if self.e.has("own-lane"):
+                    before = [lane[i] for lane in lanes[:-1]]
+                if self.e.has("siblings"):
+                    before = [p for lane in lanes[:-1] for p in lane]
+                sees.append([*order, *before, node.place])
+            fed = Fed(
+                [n.token for n in frontier], [self.position(root + step, draft=True)] * len(frontier), torch.stack(handed),
+                [n.place for n in frontier], sees, [True] * len(frontier),
+            )  # fmt: skip
+            finals, state_outs, all_logits = self.d.run(fed, self.cache)
+            parents = torch.tensor([n.row for n in frontier])
+            self.record("draft", step, fed, (finals, state_outs, all_logits), range(len(frontier)), parents=parents)
+            grown: list[Node] = []
+            for row, node in enumerate(frontier):
+                best = all_logits[row].log_softmax(-1).topk(topk)
+                grown += [Node(self.token(int(i)), row, node, node.score + float(v)) for v, i in zip(*best, strict=True)]
+            nodes += grown
+            frontier = sorted(grown, key=lambda n: -n.score)[:topk]
+            handed = [self.handed(finals[n.row], state_outs[n.row]) for n in frontier]
+        ranked = sorted(nodes, key=lambda n: -n.score)
+        chosen = ranked[: self.e.drafts]
+        if self.e.has("worst-branch") and self.round == 2:
+            chosen[-1] = next(n for n in reversed(ranked) if n.parent is None or n.parent in chosen)
+        chosen.sort(key=lambda n: len(n.path()))
+        return [n.token for n in chosen], [chosen.index(n.parent) if n.parent is not None else -1 for n in chosen]
+
+    # --- the loop
+
+    def run(self) -> Request:
+        first = 0
+        while first < PROMPT:
+            count = min(self.e.chunk or PROMPT, PROMPT - first)
+            out = self.commit("prefill", first, count, 0, [])
+            first += count
+            if first < PROMPT:
+                self.chain(first - 1, out, 0)
+        root, junk = PROMPT - 1, 0
+        while True:
+            proposed, parents = self.tree(root, out) if self.e.topk > 1 else (self.chain(root, out, junk), [])
+            room = len(self.text) - 1 - (root + 2)
+            if room < 0:
+                return self
+            accepted = self.accepted(proposed, parents, root, room)
+            emitted = self.text[root + 2 : root + 3 + accepted]
+            if self.e.has("refused-draft") and self.round == 5 and accepted:
+                accepted, emitted = accepted - 1, emitted[:-1]
+            self.proposed.append(proposed)
+            self.parents.append(parents)
+            self.emitted.append(emitted)
+            self.round += 1
+            count, junk = accepted + 1, self.e.drafts - accepted
+            junk_ids = [0] * junk if self.e.style == "sglang" else [*proposed, proposed[-1]][-junk:] if junk else []
+            if self.e.has("missing-row") and accepted and self.round > 3:
+                # only the last committed row is fed; the one before it keeps what it was drafted with
+                out = self.commit("extend", root + 1 + accepted, 1, 0, [])
+            else:
+                out = self.commit("extend", root + 1, count, junk, junk_ids)
+            root += count
+
+    def held(self) -> dict[str, Tensor]:
+        """The tensors of the whole request."""
+        tokens = len(self.text) - 1
+        return {
+            "input_ids": torch.tensor(self.text[:tokens]),
+            "position_ids": torch.arange(tokens),
+            **{f"slot.{i}": part for i, part in enumerate(self.states.chunk(self.e.states, -1))},
+            "round.proposed": padded(self.proposed, -1),
+            "round.emitted": padded(self.emitted, -1),
+            **({"round.parents": padded(self.parents, -2)} if self.e.topk > 1 else {}),
+            **self.tensors,
+        }
+
+    def accepted(self, proposed: Sequence[int], parents: Sequence[int], root: int, room: int) -> int:
+        if not parents:
+            count = 0
+            while count < min(len(proposed), room) and proposed[count] == self.text[root + 2 + count]:
+                count += 1
+            return count
+        node, count = -1, 0
+        while count < room:
+            child = [i for i, (t, p) in enumerate(zip(proposed, parents, strict=True)) if p == node and t == self.text[root + 2 + count]]
+            if not child:
+                break
+            node, count = child[0], count + 1
+        return count
+
+
+def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
+    width = max(map(len, rows))
+    return torch.tensor([[*r, *[fill] * (width - len(r))] for r in rows])
+
+
+def samples(count: int, folder: Path = FOLDER) -> list[tuple[str, list[int], Tensor]]:
+    """(name, tokens with one more that no draft can be, states side by side) of the first demo samples."""
+    targets = set((load_file(folder / "model.safetensors")["d2t"] + torch.arange(1024)).tolist())
+    never = next(t for t in range(VOCAB) if t not in targets)
+    found = []
+    for path in sorted((folder / "samples").glob("*.safetensors"))[:count]:
+        held = load_file(path)
+        found.append((path.name, [*held["input_ids"].tolist(), never], held["states"].flatten(1)))
+    return found
+
+
+def simulate(engine: Engine, count: int = 2) -> list[tuple[str, Request]]:
+    """Run the engine over some samples, one after another."""
+    torch.manual_seed(0)
+    weights, done = Weights(engine), []
+    for name, text, states in samples(count):
+        cut = [*text[: engine.tokens], text[-1]]
+        done.append((name, Request(engine, weights, cut, states[: engine.tokens, : 128 * engine.states], [r for _, r in done]).run()))
+    return done
+
+
+Spoil = Callable[[str, dict[str, Tensor]], None]
+"""Changes the tensors of a request (named by its sample) before they are written."""
+
+
+def written(out: Path, engine: Engine, requests: Sequence[Written], counted: dict[str, CountInfo] | None = None) -> Path:
+    """A bundle of requests that are ready to be written."""
+    name, version = ("vllm", "0.32.0") if engine.style == "vllm" else ("sglang", "0.5.23")
+    info = EngineInfo(
+        name=name, version=version, runner="v1" if name == "vllm" else None, mode="eager", flags=dict(engine.flags), device="cpu",
+        dtype=str(engine.dtype).removeprefix("torch."), tp=1, pp=1, layer_ids=None,
+    )  # fmt: skip
+    model = ModelInfo(id=None, model_type="llama", files={})
+    recipe = list(RECIPE[: engine.states])
+    with BundleWriter(out, kind="eagle3", engine=info, target=model, recipe_fed=recipe, layers=12, drafter=None) as writer:
+        for r in requests:
+            writer.add(r.id, entries(r.tensors), sample=r.sample, prompt_tokens=PROMPT, run=r.run, forwards=r.forwards)
+        writer.counts |= counted or {}
+    return out
+
+
+@dataclass
+class Written:
+    """One request as a bundle takes it."""
+
+    id: str
+    tensors: dict[str, Tensor]
+    forwards: list[ForwardInfo]
+    sample: str | None = None
+    run: str = ""
+
+
+def write(out: Path, engine: Engine, requests: Sequence[tuple[str, Request]], change: Spoil | None = None) -> Path:
+    """The bundle of a run."""
+    ready = []
+    for sample, r in requests:
+        tensors = r.held()
+        if change is not None:
+            change(sample, tensors)
+        ready.append(Written(f"r-{sample[7:9]}", tensors, r.forwards, sample if engine.tokens == 176 else None))
+    count = sum(len(r.forwards) for r in ready)
+    return written(out, engine, ready, {"forwards": CountInfo(recorded=count, counted=count, by="the simulation")})
+
+
+def cached(request: Request, count: int) -> Written:
+    """The same request as if the first chunk of its prompt, of ``count`` tokens, had come from a prefix cache."""
+    gone = next(k for k, f in enumerate(request.forwards) if f.phase == "prefill" and k)
+    tensors: dict[str, Tensor] = {"prefix_ids": torch.tensor(request.text[:count])}
+    for name, value in request.held().items():
+        if name.startswith("forward."):
+            _, k, what = name.split(".")
+            if int(k) >= gone:
+                tensors[f"forward.{int(k) - gone}.{what}"] = value
+        else:
+            tensors[name] = value if name.startswith("round.") else value[count:]
+    return Written("cached", tensors, request.forwards[gone:], run="cached")
+
+
+def accepted(requests: Sequence[tuple[str, Request]]) -> int:
+    return sum(len(e) - 1 for _, r in requests for e in r.emitted)
