@@ -23,7 +23,7 @@ def check_at_start(worker: Any, mode: str) -> None:
     """Compare the drafter that a draft worker has loaded with the contract beside it, and warn or refuse.
 
     Args:
-        worker: SGLang's EagleDraftWorker after ``init_lm_head``.
+        worker: SGLang's EagleDraftWorker, ready to serve.
         mode: ``warn`` or ``refuse``.
 
     Raises:

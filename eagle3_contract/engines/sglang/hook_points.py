@@ -22,10 +22,9 @@ VERIFY: Final = f"{WORKER}.EAGLEWorkerV2.verify"
 """(worker, batch), ``batch.spec_info`` is the drafted tree: the target's pass over it, and what was accepted."""
 TREE: Final = f"{WORKER}.select_top_k_tokens"
 """(step, ..., topk): which rows of the last draft forward go on, and with which tokens."""
-SHARED: Final = f"{WORKER}.EagleDraftWorker.init_lm_head"
-"""(draft worker): after it the drafter is loaded and its embedding and head are the ones it will use."""
 READY: Final = f"{WORKER}.EAGLEWorkerV2.init_cuda_graphs"
-"""(worker): after it graphs are captured, or there are none; nothing has been served."""
+"""(worker): after it target and drafter are loaded, share what they will share and capture where they will capture (which is set after
+``init_lm_head``, model_executor/model_runner_components/attention_backend_setup.py), and graphs are there or not; nothing was served."""
 PREFILL_RESULT: Final = f"{RESULTS}.process_batch_result_prefill"
 DECODE_RESULT: Final = f"{RESULTS}.process_batch_result_decode"
 """(processor, batch, result): the scheduler takes over what a batch gave."""
@@ -33,7 +32,7 @@ DECODE_RESULT: Final = f"{RESULTS}.process_batch_result_decode"
 PARALLEL: Final = "sglang.srt.runtime_context.get_parallel"
 """Called, not hooked: the place of this process among the ranks."""
 
-FOR_GATE: Final = (SHARED, PARALLEL)
+FOR_GATE: Final = (READY, PARALLEL)
 FOR_CAPTURE: Final = (PARALLEL, BATCH, VERIFY, TREE, READY, PREFILL_RESULT, DECODE_RESULT)
 FOR_SWEEP: Final = (f"{STREAM}.snapshot",)
 """Called, not hooked, where every boundary is recorded."""

@@ -51,13 +51,13 @@ def register() -> None:
         raise SystemExit(f"eagle3-contract: {error}") from None
     registry = importlib.import_module("sglang.srt.plugins.hook_registry")
     if mode is not None:
-        registry.HookRegistry.register(hook_points.SHARED, partial(_gate, mode), registry.HookType.AFTER)
+        registry.HookRegistry.register(hook_points.READY, partial(_gate, mode), registry.HookType.AFTER)
     if folder:
         record(registry, folder)
 
 
 def _gate(mode: str, _result: None, worker: Any) -> None:
-    check_at_start(worker, mode)
+    check_at_start(worker.draft_worker, mode)
 
 
 def record(registry: Any, folder: str) -> Probe:

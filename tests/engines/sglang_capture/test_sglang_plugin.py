@@ -63,11 +63,11 @@ def test_the_gate_alone_hooks_the_loaded_drafter_alone(registry: Registry, monke
     monkeypatch.setattr(plugin, "check_at_start", lambda worker, mode: asked.append((worker, mode)))
     monkeypatch.setenv(plugin.GATE, "refuse")
     plugin.register()
-    assert set(registry.hooks) == {hook_points.SHARED}
-    hook, kind = registry.hooks[hook_points.SHARED]
+    assert set(registry.hooks) == {hook_points.READY}
+    hook, kind = registry.hooks[hook_points.READY]
     assert kind == "after"
-    assert hook(None, "worker") is None
-    assert asked == [("worker", "refuse")]
+    assert hook(None, SimpleNamespace(draft_worker="drafting")) is None
+    assert asked == [("drafting", "refuse")]
 
 
 def test_a_mode_that_is_none_stops_the_engine(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

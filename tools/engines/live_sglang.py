@@ -1,0 +1,170 @@
+"""The real SGLang, captured and verified: clean configurations are kept, what it does wrong by itself is found.
+
+    python -m tools.engines.live_sglang --python .venv-sglang/bin/python [--only NAME]...
+
+Each case is a command line of `contract` (or a job of SGLang's HTTP server, or a start under the gate) with the exit code and the
+dimension of findings that are due. Exits 1 if one differs. Minutes, one engine at a time; never part of `make test`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+DATA = HERE.parents[1] / "eagle3_contract" / "demo" / "data"
+KERNELS = (HERE / "sglang_cpu", HERE / "sglang_kernels")
+NEW_TOKENS = 40
+SECONDS = 1800
+ENGINE = "sglang==0.5.23"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One run.
+
+    Attributes:
+        name: what it is about.
+        drafter: folder of the demo.
+        options: of `contract verify`, besides the usual ones.
+        exit_code: that is due.
+        dimension: of one failed check at least; None where nothing may fail.
+        how: ``verify``, ``server`` (a job of the HTTP server, then its spool) or ``gate`` (a start that the gate judges).
+    """
+
+    name: str
+    drafter: str = "drafter-a"
+    options: Sequence[str] = ()
+    exit_code: int = 0
+    dimension: str | None = None
+    how: str = "verify"
+
+
+def serve(flags: str) -> tuple[str, str]:
+    """Serving flags as an option."""
+    return "--serve-args", f"sglang={flags}"
+
+
+CASES = (
+    Case(name="chain", options=("--runs", "all", "--dtype", "float32")),
+    Case(name="chain-bfloat16"),
+    Case(name="chain-five-steps", options=("--dtype", "float32", *serve("--speculative-num-steps 5 --speculative-num-draft-tokens 6"))),
+    Case(
+        name="tree",
+        options=("--dtype", "float32", *serve("--speculative-num-steps 3 --speculative-eagle-topk 4 --speculative-num-draft-tokens 8")),
+        exit_code=1,
+        dimension="engine",
+    ),
+    Case(name="window", options=("--dtype", "float32", *serve("--speculative-draft-window-size 8")), exit_code=1, dimension="engine"),
+    Case(name="other-boundaries", drafter="drafter-b", options=("--dtype", "float32"), exit_code=1, dimension="recipe"),
+    Case(name="http-server", how="server"),
+    Case(name="gate-kept", how="gate"),
+    Case(name="gate-refused", drafter="drafter-b", how="gate", exit_code=1),
+)
+
+
+def environment() -> dict[str, str]:
+    """With the stand-in for SGLang's kernels on the module path of its processes."""
+    mine = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "SGLANG_USE_CPU_ENGINE": "1", "TORCHDYNAMO_DISABLE": "1"}
+    return os.environ | mine | {"PYTHONPATH": os.pathsep.join(map(str, KERNELS))}
+
+
+def contract(*words: str, python: Path) -> tuple[int, dict[str, object]]:
+    """Exit code and JSON report of a command."""
+    command = [sys.executable, "-m", "contract", *words, "--engine-python", str(python), "--format", "json"]
+    ran = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=SECONDS, check=False)
+    try:
+        return ran.returncode, json.loads(ran.stdout)
+    except json.JSONDecodeError:
+        return ran.returncode, {"checks": [], "stderr": ran.stderr[-2000:]}
+
+
+def job(case: Case, folder: Path) -> Path:
+    """A job of two prompts, for the HTTP server and for the gate."""
+    lines = [json.loads(line) for line in (DATA / "prompts.jsonl").read_text().splitlines()[:2]]
+    flags = {"device": "cpu", "dtype": "float32", "mem_fraction_static": 0.1, "max_total_tokens": 2048, "context_length": 256}
+    flags |= {"disable_radix_cache": True, "prefill_attention_backend": "intel_amx", "decode_attention_backend": "intel_amx"}
+    flags |= {"speculative_num_steps": 3, "speculative_eagle_topk": 1, "speculative_num_draft_tokens": 4}
+    made = {
+        "engine": "sglang",
+        "target": str(DATA / "target"),
+        "drafter": str(DATA / case.drafter),
+        "spool": str(folder / "spool"),
+        "limit_bytes": None,
+        "sweep": True,
+        "flags": flags,
+        "prompts": [{"id": p["id"], "input_ids": p["input_ids"], "sample": None} for p in lines],
+        "submissions": [{"run": "", "prompts": [0]}, {"run": "batched", "prompts": [0, 1]}],
+        "max_new_tokens": NEW_TOKENS,
+        "record_prompts_max": None,
+    }
+    (folder / "job.json").write_text(json.dumps(made))
+    return folder / "job.json"
+
+
+def child(module: str, path: Path, python: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """A module of ours in SGLang's environment, which finds our packages by links alone."""
+    packages = path.parent / "packages"
+    packages.mkdir()
+    for name in ("contract", "eagle3_contract"):
+        (packages / name).symlink_to(HERE.parents[1] / name)
+    env = environment() | more
+    env["PYTHONPATH"] = os.pathsep.join([str(packages), env["PYTHONPATH"]])
+    command = [str(python), "-m", module, str(path)]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+def run(case: Case, python: Path, folder: Path) -> str | None:
+    """What differs from what is due, or None."""
+    spec, target = str(DATA / case.drafter / "contract.yaml"), ("--target", str(DATA / "target"))
+    if case.how == "gate":
+        ran = child("eagle3_contract.engines.sglang.runner", job(case, folder), python, EAGLE3_CONTRACT_GATE="refuse")
+        refused = "eagle3-contract gate (refuse)" in ran.stdout + ran.stderr
+        right = (ran.returncode != 0) == refused == bool(case.exit_code)
+        return None if right else f"exit code {ran.returncode}, {'refused' if refused else 'not refused'}"
+    if case.how == "server":
+        ran = child("eagle3_contract.engines.sglang.server", job(case, folder), python)
+        if ran.returncode:
+            return f"the server's job ended with {ran.returncode}: {ran.stderr[-500:]}"
+        bundle = str(folder / "bundle")
+        code, report = contract("capture", spec, "--engine", ENGINE, "--spool", str(folder / "spool"), *target, "-o", bundle, python=python)
+        if code:
+            return f"no bundle of the server's records: {code}, {str(report)[:500]}"
+        where: tuple[str, ...] = ("--capture", bundle)
+    else:
+        where = ("--engine", ENGINE, "--max-new-tokens", str(NEW_TOKENS))
+    code, report = contract("verify", spec, *where, *target, "--prompts", str(DATA / "prompts.jsonl"), *case.options, python=python)
+    checks = report["checks"]
+    failed = [c for c in checks if c["status"] == "failed"] if isinstance(checks, list) else []
+    dimensions = {c["dimension"] for c in failed}
+    if code == case.exit_code and (case.dimension in dimensions or (case.dimension is None and not failed)):
+        return None
+    return f"exit code {code}, failed: {sorted((c['dimension'], c['rule']) for c in failed)} {str(report.get('stderr', ''))[-300:]}"
+
+
+def main() -> int:
+    """Run the cases and say which differ."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--python", type=Path, required=True)
+    parser.add_argument("--only", action="append", choices=[c.name for c in CASES])
+    given = parser.parse_args()
+    differ = 0
+    for case in CASES:
+        if given.only and case.name not in given.only:
+            continue
+        with tempfile.TemporaryDirectory(prefix="live-sglang-") as folder:
+            fault = run(case, given.python, Path(folder))
+        differ += fault is not None
+        print(f"{case.name}: {fault or 'as due'}", flush=True)
+    return 1 if differ else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
