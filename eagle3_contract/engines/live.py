@@ -132,7 +132,8 @@ def capture_live(
             _start(there, chosen, Path(folder) / f"job-{number}.json", environment_of(given), work.cuda, limits)
             spools.append(open_spool(spool, limits=limits))
             tick()
-        return bundle_of_spools(loaded, spools, there.ref, target=target, out=out, flags=given, limits=limits)
+        flags = engine_flags(there.ref.name, work, PLAIN, given)
+        return bundle_of_spools(loaded, spools, there.ref, target=target, out=out, flags=flags, limits=limits)
 
 
 def bundle_of_spools(
@@ -154,7 +155,7 @@ def bundle_of_spools(
         asked: the engine that they are said to be from.
         target: the target's folder.
         out: the bundle.
-        flags: serving flags; a reading may depend on them.
+        flags: with which the engine ran, by name; a reading may depend on them. None is a flag that was not given.
         sampling: how much is kept.
         limits: the bounds.
 
@@ -172,7 +173,7 @@ def bundle_of_spools(
     return assemble(
         spools,
         out,
-        recipe=recipe_read(loaded, start, target, flags or {}),
+        recipe=recipe_read(loaded, start, target, {k: v for k, v in (flags or {}).items() if v is not None}),
         target=ModelInfo(
             id=str(identity.value) if identity.known else None,
             model_type=model_type if isinstance(model_type, str) else None,

@@ -153,7 +153,8 @@ def test_sglang(loaded: LoadedContract, target: Path, place: Path, tmp_path: Pat
     other = load_contract(made.write(tmp_path / "other"))
     (target / "config.json").write_text(json.dumps(TARGET | {"num_hidden_layers": LAYERS + 1}))
     python = install(place, answer=ANSWER | {"version": "0.5.23"}, start={"layers": LAYERS + 1})
-    bundle = run(other, target, python, "sglang==0.5.23")
+    # A command line that asks for no speculation is one whose engine would draft nothing; the capture makes it draft.
+    bundle = run(other, target, python, "sglang==0.5.23", serve_args={"sglang": "--speculative-num-steps 3 --attention-backend triton"})
     assert bundle.manifest.recipe_fed == [2, 3, 4]
     (told,) = seen(place)
     assert told["environment"]["SGLANG_USE_CPU_ENGINE"] == "1"
