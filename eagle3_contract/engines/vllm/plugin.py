@@ -24,8 +24,10 @@ from eagle3_contract.engines.vllm.parameters import checkpoint_parameters
 
 CAPTURE: Final = "EAGLE3_CONTRACT_CAPTURE"
 GATE: Final = "EAGLE3_CONTRACT_GATE"
+SWEEP: Final = "EAGLE3_CONTRACT_SWEEP"
+LIMIT: Final = "EAGLE3_CONTRACT_LIMIT"
 LIMIT_BYTES: Final = 4 * 2**30
-"""What a capture by environment variable writes at most: nobody watches the disk there."""
+"""What a capture by environment variable writes at most, unless ``EAGLE3_CONTRACT_LIMIT`` says so: nobody watches the disk there."""
 LAST_STEP: Final = "compile_or_warm_up_model"
 
 
@@ -94,6 +96,7 @@ def _capture(worker: Any, folder: Path) -> None:
 
     if not records():
         return
-    session = Session(worker, folder=str(folder), limit_bytes=LIMIT_BYTES, serve=True)
+    limit = int(os.environ.get(LIMIT) or LIMIT_BYTES)
+    session = Session(worker, folder=str(folder), limit_bytes=limit, sweep=os.environ.get(SWEEP) == "1", serve=True)
     # Ends of processes that multiprocessing started pass by atexit, not by this.
     Finalize(None, session.stop, args=({},), exitpriority=100)
