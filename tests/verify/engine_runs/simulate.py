@@ -106,6 +106,7 @@ class Engine:
         self.forwards: list[ForwardInfo] = []
         self.tensors: Tensors = {}
         drafting.prefill(torch.tensor(text), states_TC)
+        self.fed = [states_TC]
         if cached:
             self.noted.noted = {name: x[cached:] for name, x in self.noted.noted.items()}
         self._prefill(len(prompt) - cached, text)
@@ -125,6 +126,7 @@ class Engine:
             text += emitted
             number += 1
             drafting.commit(torch.tensor(emitted), states_NC[: len(emitted)])
+            self.fed.append(states_NC[: len(emitted)])
             self._note("extend", number, 0)
         return self._request(id_, text, cached, len(prompt), run, sample, proposed_RD, emitted_RE)
 
@@ -148,7 +150,8 @@ class Engine:
         }
         if cached:
             tensors["prefix_ids"] = torch.tensor(ids[:cached])
-        tensors |= {f"slot.{i}": self.states(s, forward.states[s])[cached:].clone() for i, s in enumerate(self.recipe)}
+        parts = torch.cat(self.fed)[cached : len(ids)].chunk(len(self.recipe), dim=-1)
+        tensors |= {f"slot.{i}": x_TG.clone() for i, x_TG in enumerate(parts)}
         if self.sweep:
             for state, x_TG in forward.states.items():
                 name = "final_norm" if state == "final_norm" else f"boundary.{state}"
