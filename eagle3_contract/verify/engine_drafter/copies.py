@@ -34,7 +34,7 @@ def _fc_input(subject: Subject, row: Row, states: int, carriers: Carriers, ledge
     got, token = subject.value(row, "fc_in"), row.slot - subject.account.first_slot
     slots_TC = subject.recorded.slots
     if token >= len(slots_TC):
-        ledger.unknown(rules.FC_INPUT, "the target's states of the token were not recorded")
+        ledger.unknown(rules.FC_INPUT, "it stands behind the last token that the answer kept", required=False)
         return
     name = "fc_in"
     if got is None:  # without an fc the states go straight to the layers

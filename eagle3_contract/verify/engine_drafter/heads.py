@@ -86,7 +86,7 @@ def heads(
         ledger.unknown(rules.LOGITS, tolerance.reason, len(rows))
         return {}
     theirs_RD = [maps.in_draft_order(s.logits_W) for s in rows]
-    errors = torch.tensor([_error(t, o) for t, o in zip(theirs_RD, ours_RD, strict=True)], dtype=torch.float64)
+    errors = _errors(theirs_RD, ours_RD)
     loose = float(errors.median()) <= tolerance.median
     beyond = errors > (tolerance.worst if loose else tolerance.median)
     for s, over in zip(rows, beyond.tolist(), strict=True):
@@ -117,13 +117,16 @@ def _through(rows: Sequence[Shown], theirs_RD: Sequence[Tensor], base: Drafter, 
     if not kept:
         return torch.empty(0)
     ours_KD = base.head(torch.stack([final for _, final in kept]).to(base.device)).cpu()
-    return torch.tensor([_error(theirs_RD[i], ours) for (i, _), ours in zip(kept, ours_KD, strict=True)], dtype=torch.float64)
+    return _errors([theirs_RD[i] for i, _ in kept], ours_KD)
 
 
-def _error(theirs_D: Tensor, ours_D: Tensor) -> float:
-    if theirs_D.shape != ours_D.shape:
-        return float("inf")
-    return float(row_errors(theirs_D[None], ours_D[None])[0])
+def _errors(theirs: Sequence[Tensor], ours_RD: Tensor) -> Tensor:
+    """Relative distance of each row [R]; of a row of another width it is infinite."""
+    fits = torch.tensor([t.shape == ours_RD.shape[1:] for t in theirs])
+    errors = torch.full((len(theirs),), float("inf"), dtype=torch.float64)
+    if bool(fits.any()):
+        errors[fits] = row_errors(torch.stack([t for t, fit in zip(theirs, fits.tolist(), strict=True) if fit]), ours_RD[fits])
+    return errors
 
 
 def _cause(
@@ -149,13 +152,12 @@ def _cause(
             made_RD = build(variant).head(final_RH).cpu()
         except UserError:
             continue
-        if all(_error(maps.in_draft_order(z), made) <= tolerance.worst for z, made in zip(logits_RW, made_RD, strict=True)):
+        if bool((_errors([maps.in_draft_order(z) for z in logits_RW], made_RD) <= tolerance.worst).all()):
             why = f" ({variant.because})" if variant.because else ""
             return f"are not those of our head on the engine's final state; {variant.name} gives them{why}", rules.LOGITS
-    pairs = [(t, o) for z, o in zip(logits_RW, ours_RD, strict=True) if (t := maps.in_draft_order(z)).shape == o.shape]
-    if pairs:
-        theirs, ours = (torch.stack(list(x)) for x in zip(*pairs, strict=True))
-        scale = float((theirs * ours).sum() / ours.square().sum().clamp_min(1e-30))
-        if all(_error(t, o * scale) <= tolerance.worst for t, o in pairs):
+    theirs = [maps.in_draft_order(z) for z in logits_RW]
+    if all(t.shape == ours_RD.shape[1:] for t in theirs):
+        scale = float((torch.stack(theirs) * ours_RD).sum() / ours_RD.square().sum().clamp_min(1e-30))
+        if bool((_errors(theirs, ours_RD * scale) <= tolerance.worst).all()):
             return f"are {scale:.4g} times those of our head on the engine's final state", rules.LOGITS
     return "are not those of our head on the engine's final state, and no head that was tried gives them", rules.LOGITS

@@ -186,12 +186,13 @@ class Drafter:
         for i in range(n):
             if fed.writes[i]:
                 cache.key[fed.places[i]], cache.value[fed.places[i]] = k[i], v[i]
-        mixed = []
+        seen = torch.zeros(n, cache.used, dtype=torch.bool)
         for i in range(n):
-            at = torch.tensor(fed.sees[i])
-            weight = (q[i].float() @ cache.key[at].float().T * HEAD_DIM**-0.5).softmax(-1)
-            mixed.append((weight @ cache.value[at].float()).to(q.dtype).flatten())
-        residual = residual + F.linear(torch.stack(mixed), w[f"{prefix}self_attn.o_proj.weight"])
+            seen[i, fed.sees[i]] = True
+        key, value = cache.key[: cache.used].float(), cache.value[: cache.used].float()
+        scores = torch.einsum("nhd,kd->hnk", q.float(), key) * HEAD_DIM**-0.5
+        mixed = torch.einsum("hnk,kd->nhd", scores.masked_fill(~seen, float("-inf")).softmax(-1), value).to(q.dtype).flatten(1)
+        residual = residual + F.linear(mixed, w[f"{prefix}self_attn.o_proj.weight"])
         x = rms(residual, w[f"{prefix}post_attention_layernorm.weight"])
         x = F.silu(F.linear(x, w[f"{prefix}mlp.gate_proj.weight"])) * F.linear(x, w[f"{prefix}mlp.up_proj.weight"])
         state = residual + F.linear(x, w[f"{prefix}mlp.down_proj.weight"])
