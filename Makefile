@@ -18,6 +18,7 @@ test-slow: $(VENV)/.slow .venv-speculators/.ready browser docs
 # Drafter variants through the real SGLang and vLLM on this CPU, one engine at a time; each prediction must hold.
 test-engines: $(VENV)/.test .venv-sglang/.ready .venv-vllm/.ready
 	nice -n 10 $(BIN)/python -m tools.engines sglang --python .venv-sglang/bin/python
+	nice -n 10 $(BIN)/python -m tools.engines.live_sglang --python .venv-sglang/bin/python
 	nice -n 10 $(BIN)/python -m tools.engines vllm --python .venv-vllm/bin/python
 
 lint: $(VENV)/.test
