@@ -210,7 +210,8 @@ def from_sglang_totals(generated: float, requests: float, verify_calls: float, *
 
     Each is added to when a request finishes (observability/metrics_collector.py:2092-2136), so that a request counts wholly or not at all
     (one running during a reading counts in the next one). One token a request comes from the prefill. Tokens are counted after
-    max_new_tokens has cut: up to ``drafts`` accepted ones a request are missing (``Counts.lost``).
+    max_new_tokens has cut: up to ``drafts`` accepted ones a request are missing (``Counts.lost``). With ``--enable-mixed-chunk`` tokens
+    come in the prefill of other requests too, that no verify step counts: the figure is too high then.
 
     Args:
         generated: ``sglang:generation_tokens_total``.
