@@ -69,6 +69,7 @@ class Pair:
         if self.tensors:
             write_safetensors(folder / "model.safetensors", {n: t.encoded() for n, t in self.tensors.items()}, {"format": "pt"})
         for other, data in self.files.items():
+            (folder / other).parent.mkdir(parents=True, exist_ok=True)
             (folder / other).write_bytes(data)
         if self.record_digests:
             listed = self.contract["drafter"]["files"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,15 @@ def list_as(name: str, shape: tuple[int, ...], **more: Any) -> Any:
 
 def stating(name: str, part: str, value: str) -> Any:
     return lambda p: p.contract["tensors"][name].update({part: value})
+
+
+def digested_rows() -> Pair:
+    """Golden rows whose digest the contract states."""
+    made = golden_rows()
+    rows = b"rows"
+    made.files["golden/golden.safetensors"] = rows
+    made.contract["golden"]["sha256"] = "sha256:" + hashlib.sha256(rows).hexdigest()
+    return made
 
 
 def golden_rows() -> Pair:
@@ -150,6 +160,13 @@ CASES = (
         change=setting("config.architectures", ["Eagle3LlamaForCausalLM"]),
     ),
     Case(name="no-architectures", rule="config.architecture", change=without("config.architectures")),
+    Case(
+        name="golden-rows-are-others",
+        rule="golden.digest",
+        base=digested_rows,
+        change=lambda p: p.contract["golden"].update(sha256="sha256:" + "0" * 64),
+        says=("golden/golden.safetensors is not the file",),
+    ),
     Case(
         name="golden-rows-among-the-weights",
         rule="drafter.golden-apart",
