@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from contract.errors import UsageError
@@ -92,3 +94,21 @@ def test_growing_changes_nothing(prefilled: TreeDrafter) -> None:
 def test_tree_before_prefill(demo: Demo) -> None:
     with pytest.raises(UsageError, match="before prefill"):
         TreeDrafter(demo.drafter).grow(Shape(2, 2, 4))
+
+
+def test_trees_of_the_running_engine(demo: Demo) -> None:
+    """SGLang 0.5.23 drafted these for the demo pair (steps 3, topk 4, 12 draft tokens): node for node the same, parents too."""
+    held = load_file(Path(__file__).parent / "data" / "sglang_tree.safetensors")
+    text, states_TC, shape = held["input_ids"].tolist(), held["states"], Shape(steps=3, branches=4, nodes=11)
+    ours, at = TreeDrafter(demo.drafter), 25
+    ours.prefill(torch.tensor(text[:at]), states_TC[: at - 1])
+    rounds = zip(held["round.proposed"].tolist(), held["round.parents"].tolist(), held["round.emitted"].tolist(), strict=True)
+    for number, (proposed, parents, emitted) in enumerate(rounds):
+        tree = ours.grow(shape)
+        assert (tree.tokens, tree.parents) == (proposed, parents), number
+        given = [t for t in emitted if t >= 0]
+        if at + len(given) > len(text):  # the last bonus: nothing was drafted behind it
+            break
+        ours.commit(torch.tensor(given), states_TC[at - 1 : at - 1 + len(given)])
+        at += len(given)
+    assert number > 15
