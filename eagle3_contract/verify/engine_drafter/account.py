@@ -27,6 +27,7 @@ class Kind(StrEnum):
 
 
 USED = frozenset({Kind.COMMITTED, Kind.DRAFT, Kind.UNVERIFIED})
+NEVER_RAN = "committed rows never ran from the target's states"
 ROOT = -1
 """Parent of the first draft rows in recorded ``parents``, and of the first proposals in a tree."""
 
@@ -166,7 +167,12 @@ class _Walk:
         done, before = self.done, self.rounds_committed
         if done.next_slot < self.recorded.prompt:
             done.problems.append((forward.number, "not all rows of the prompt ran before it"))
-        emitted = self.recorded.emitted[before] if before < len(self.recorded.emitted) else []
+        while before + 1 < forward.info.round and self._emitted(before):
+            # The drafter was left out for a whole round, and its cache lacks what that round committed.
+            done.problems.append((forward.number, NEVER_RAN))
+            done.committed.extend([ROOT] * len(self._emitted(before)))
+            before = self.rounds_committed = before + 1
+        emitted = self._emitted(before)
         if not emitted or forward.info.round != before + 1:
             done.problems.append((forward.number, "nothing was recorded to have been emitted in the round before it"))
             self._stray(forward)
@@ -174,12 +180,15 @@ class _Walk:
         self.rounds_committed += 1
         missing = max(0, len(emitted) - forward.info.rows)
         if missing:
-            done.problems.append((forward.number, "committed rows never ran from the target's states"))
+            done.problems.append((forward.number, NEVER_RAN))
         ahead = self._first_that_ran(forward, emitted, missing)
         # What did not run leaves a hole, so that the slots behind it stay right.
         done.committed.extend([ROOT] * ahead)
         self._commit(forward, len(emitted) - missing)
         done.committed.extend([ROOT] * (missing - ahead))
+
+    def _emitted(self, number: int) -> list[int]:
+        return self.recorded.emitted[number] if number < len(self.recorded.emitted) else []
 
     @staticmethod
     def _first_that_ran(forward: Forward, emitted: list[int], missing: int) -> int:
@@ -246,17 +255,25 @@ class _Walk:
         if done.next_slot < self.recorded.prompt:
             done.problems.append((None, "not all rows of the prompt ran"))
         for number, proposed in enumerate(self.recorded.proposed):
-            depth = self._depth(number, len(proposed))
-            ran = self.steps.get(number, 0)
-            if proposed and depth > 1 and not ran and self._at_the_end(number, proposed):
+            if not proposed:
+                continue
+            depth, ran = self._depth(number, len(proposed)), self.steps.get(number, 0)
+            whole = number <= self.rounds_committed and ran >= depth - 1
+            if not whole and not ran and self._at_the_end(number, proposed):
                 done.undrafted.append(number)
-            elif proposed and ran < depth - 1:
-                done.problems.append((None, "fewer draft forwards ran than its proposals need"))
+            elif not whole:
+                done.problems.append((None, "fewer forwards ran than the proposals of a round need"))
 
     def _at_the_end(self, number: int, proposed: list[int]) -> bool:
-        """Where a sequence has no room left for drafts vLLM proposes zeros without running the drafter (0.32.0)."""
-        root = self.recorded.prompt + sum(map(len, self.recorded.emitted[:number])) - 1
-        return self.longest is not None and not any(proposed) and root + len(proposed) + 1 >= self.longest
+        """Whether vLLM leaves the drafter out and proposes zeros: the sequence that was verified before, with its drafts, and the drafts of
+        a round would be longer than a sequence may be (0.32.0 v1/worker/gpu_model_runner.py:4288)."""
+        if self.longest is None or any(proposed):
+            return False
+        drafts = max(map(len, self.recorded.proposed))
+        verified = self.recorded.prompt
+        if number:
+            verified += sum(map(len, self.recorded.emitted[: number - 1])) + 1 + len(self.recorded.proposed[number - 1])
+        return verified + drafts > self.longest
 
     def _depth(self, number: int, proposed: int) -> int:
         """Steps that the proposals of a round took."""

@@ -67,7 +67,17 @@ class Engine:
 
 FAULTS = (
     *("shifted-ids", "chunk-boundary", "chunk-end-of-prompt", "position-plus-one", "constant-positions", "draft-position-plus-one"),
-    *("no-rewrite", "rejected-kept", "rejected-in-sight", "drafts-not-seen", "own-lane", "siblings", "lost-chunk", "missing-row"),
+    *(
+        "no-rewrite",
+        "rejected-kept",
+        "rejected-in-sight",
+        "drafts-not-seen",
+        "own-lane",
+        "siblings",
+        "lost-chunk",
+        "missing-row",
+        "skipped-round",
+    ),
     *("norm-before-residual", "hidden-first", "rope-theta", "no-final-norm", "other-embedding", "zero-embedding", "hidden-norm-of-ones"),
     *("normed-feedback", "stale-state", "neighbour-row", "neighbour-states", "permuted-slots", "fc-skipped"),
     *("absolute-map", "permuted-map", "permuted-head", "other-head", "scaled-head", "wrong-argmax", "worst-branch", "refused-draft"),
@@ -393,9 +403,12 @@ class Request:
             first += count
             if first < PROMPT:
                 self.chain(first - 1, out, 0)
-        root, junk = PROMPT - 1, 0
+        root, junk, skipped = PROMPT - 1, 0, False
         while True:
-            proposed, parents = self.tree(root, out) if self.e.topk > 1 else (self.chain(root, out, junk), [])
+            if skipped:
+                proposed, parents = [0] * self.e.drafts, []
+            else:
+                proposed, parents = self.tree(root, out) if self.e.topk > 1 else (self.chain(root, out, junk), [])
             room = len(self.text) - 1 - (root + 2)
             if room < 0:
                 return self
@@ -409,7 +422,10 @@ class Request:
             self.round += 1
             count, junk = accepted + 1, self.e.drafts - accepted
             junk_ids = [0] * junk if self.e.style == "sglang" else [*proposed, proposed[-1]][-junk:] if junk else []
-            if self.e.has("missing-row") and accepted and self.round > 3:
+            skipped = self.e.has("skipped-round") and self.round == 4
+            if skipped:
+                pass  # the drafter is left out, as vLLM does for a whole batch when one of its sequences is nearly full
+            elif self.e.has("missing-row") and accepted and self.round > 3:
                 # only the last committed row is fed; the one before it keeps what it was drafted with
                 out = self.commit("extend", root + 1 + accepted, 1, 0, [])
             else:

@@ -86,7 +86,7 @@ def test_a_fault_is_found_and_located(run: Run, fault: str) -> None:
 
 
 def test_all_faults_are_here() -> None:
-    assert {*EVERYWHERE, "fc-skipped", "missing-row"} == set(FAULTS)
+    assert {*EVERYWHERE, "fc-skipped", "missing-row", "skipped-round"} == set(FAULTS)
 
 
 def test_the_same_maps_and_heads_in_logits_of_the_targets_vocabulary(run: Run) -> None:
@@ -109,6 +109,15 @@ def test_a_committed_row_that_never_ran(run: Run) -> None:
     assert "committed rows never ran from the target's states" in check.message
     assert judged.rules <= {"engine.rows-accounted", "engine.drafter-forward", "engine.draft-kv"}, judged.text
     assert check.evidence["first"]["round"] >= 4
+
+
+def test_a_round_without_the_drafter_leaves_a_hole(run: Run) -> None:
+    """Rows of the round that was left out never ran; the rounds behind it are accounted for all the same."""
+    judged = run(Engine(fault="skipped-round", tokens=TOKENS))
+    check = next(c for c in judged.failed if c.rule == "engine.rows-accounted" and "committed rows never ran" in c.message)
+    assert check.evidence["first"]["round"] == 5
+    assert judged.rules <= {"engine.rows-accounted", "engine.drafter-forward", "engine.draft-kv"}, judged.text
+    assert "unaccounted" not in judged.measurement["rows"]
 
 
 @pytest.mark.parametrize("fault", ["norm-before-residual", "no-rewrite"])
