@@ -76,9 +76,9 @@ def environment() -> dict[str, str]:
     return os.environ | mine | {"PYTHONPATH": os.pathsep.join(map(str, KERNELS))}
 
 
-def contract(*words: str, python: Path) -> tuple[int, dict[str, object]]:
+def contract(*words: str) -> tuple[int, dict[str, object]]:
     """Exit code and JSON report of a command."""
-    command = [sys.executable, "-m", "contract", *words, "--engine-python", str(python), "--format", "json"]
+    command = [sys.executable, "-m", "contract", *words, "--format", "json"]
     ran = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=SECONDS, check=False)
     try:
         return ran.returncode, json.loads(ran.stdout)
@@ -134,13 +134,14 @@ def run(case: Case, python: Path, folder: Path) -> str | None:
         if ran.returncode:
             return f"the server's job ended with {ran.returncode}: {ran.stderr[-500:]}"
         bundle = str(folder / "bundle")
-        code, report = contract("capture", spec, "--engine", ENGINE, "--spool", str(folder / "spool"), *target, "-o", bundle, python=python)
+        code, report = contract("capture", spec, "--engine", ENGINE, "--spool", str(folder / "spool"), *target, "-o", bundle)
         if code:
             return f"no bundle of the server's records: {code}, {str(report)[:500]}"
         where: tuple[str, ...] = ("--capture", bundle)
     else:
-        where = ("--engine", ENGINE, "--max-new-tokens", str(NEW_TOKENS))
-    code, report = contract("verify", spec, *where, *target, "--prompts", str(DATA / "prompts.jsonl"), *case.options, python=python)
+        prompts = ("--prompts", str(DATA / "prompts.jsonl"), "--max-new-tokens", str(NEW_TOKENS))
+        where = ("--engine", ENGINE, "--engine-python", str(python), *prompts)
+    code, report = contract("verify", spec, *where, *target, *case.options)
     checks = report["checks"]
     failed = [c for c in checks if c["status"] == "failed"] if isinstance(checks, list) else []
     dimensions = {c["dimension"] for c in failed}
