@@ -8,8 +8,9 @@ from typing import Final
 
 from contract.errors import UserError
 from contract.files.bundle_manifest import Manifest
+from eagle3_contract.drafter.drafter import rotary_dim
 from eagle3_contract.model.load import LoadedContract
-from eagle3_contract.model.wiring import Wiring
+from eagle3_contract.model.wiring import Attention, LaterLayerNorm, Wiring
 from eagle3_contract.readings.engines import read
 from eagle3_contract.readings.forward import CannotRun, to_reading
 from eagle3_contract.readings.load import load_drafter, load_target
@@ -39,7 +40,15 @@ FIELDS: Final[Mapping[str, str]] = {
 def differing(a: Wiring, b: Wiring) -> list[str]:
     """Names of the fields in which two wirings differ, as far as a forward on recorded inputs can tell them."""
     silent = {"states", "step_positions", "positions_start", "token_shift", "target_vocab_size", "window_follows_steps"}
+    a, b = _plain(a), _plain(b)
     return [n for n in a.__dataclass_fields__ if n not in silent and getattr(a, n) != getattr(b, n)]
+
+
+def _plain(w: Wiring) -> Wiring:
+    """Without what decides nothing: the norm of later layers where there is one layer, a rope table that is only looked up."""
+    rope = replace(w.rope, rotary_dim=rotary_dim(w), table_length=w.rope.table_length if w.rope.type == "dynamic" else None)
+    latent = w.mla if w.attention is Attention.MLA else None
+    return replace(w, rope=rope, mla=latent, later_layer_norm=w.later_layer_norm if w.layers > 1 else LaterLayerNorm.NONE)
 
 
 def engine_readings(manifest: Manifest, loaded: LoadedContract, target: str | None) -> list[EngineReading]:
