@@ -13,6 +13,7 @@ from contract.errors import UserError
 from contract.files.bundle import Bundle
 from contract.findings import Check, Depth, Json, Rule
 from eagle3_contract.drafter.drafter import Drafter
+from eagle3_contract.drafter.names import HEAD
 from eagle3_contract.drafter.weights import WeightSource
 from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.model.wiring import Reading
@@ -204,12 +205,13 @@ class _Run:
         about = (rules.FC_OUTPUT, rules.FORWARD, rules.WIRING, rules.KV, rules.LOGITS)
         if any(self.ledger.differences(rule) for rule in about):
             return
+        tensor = "logits" if variant.changed <= {"lm_head", HEAD} else "final_normed"
         for subject in self.every:
             for _, row in subject.used():
                 place = subject.place(row)
                 self.ledger.compared(rules.WIRING, place)
                 cause = f"is not the contract's, which does not run on these files ({reason}); {variant.name} gives it"
-                d = Difference(place=place, tensor="final_normed", cause=cause, fix=variant.because or None)
+                d = Difference(place=place, tensor=tensor, cause=cause, fix=variant.because or None)
                 self.ledger.differs(rules.WIRING, d)
 
     def _build(self, variant: Variant) -> Drafter:
