@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,8 @@ PLAIN = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`(contract [^`\n]+)`")
 WALKS: Final = ("docs/tutorial.md", "docs/why-is-my-acceptance-low.md")
 """Pages that are walked through from top to bottom, in one folder."""
+LIVE: Final = ("docs/live-capture.md", "docs/engines/sglang.md", "docs/engines/vllm.md")
+"""Pages whose commands need an engine."""
 PAGES: Final = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 NOT_RUN: Final = {
     "make ": "sets up an environment of its own; CI runs it",
@@ -58,6 +61,9 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     binaries = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     return subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+QUOTED = re.compile(r"(['\"]).*?(\1|$)")
 
 
 @pytest.mark.parametrize("page", WALKS)
@@ -99,7 +105,7 @@ def test_what_is_said_of_a_command_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     lines = [line.removeprefix("$ ") for block in PLAIN.findall(text) for line in block.splitlines()]
     for said in [*INLINE.findall(text), *(line for line in lines if line.startswith("contract "))]:
-        words = said.partition(" -- ")[0].split()
+        words = QUOTED.sub("", said.partition(" -- ")[0]).split()  # within quotes stands an engine's command line
         name = words[1].rstrip(",.;")
         if name.startswith(("-", ".", "/", "[")):
             continue
@@ -113,4 +119,18 @@ def test_what_is_said_of_a_command_exists(page: Path) -> None:
 def test_every_page_with_a_block_is_walked() -> None:
     with_blocks = {str(p.relative_to(ROOT)) for p in PAGES if BLOCK.search(p.read_text(encoding="utf-8"))}
     integrations = {name for name in with_blocks if name.startswith("docs/integrations/")}
-    assert with_blocks - integrations == {*WALKS, "README.md"}
+    assert with_blocks - integrations == {*WALKS, *LIVE, "README.md"}
+
+
+@pytest.mark.parametrize("page", LIVE)
+def test_a_command_with_an_engine_is_complete(page: str) -> None:
+    """Without an engine nothing is run, but every option and value is parsed as it would be; `make test-engines` runs engines."""
+    parsed = 0
+    for line, _ in commands((ROOT / page).read_text(encoding="utf-8")):
+        words = shlex.split(line)
+        if words[0] == "contract":
+            command = cli.get_command(Context(cli), words[1])
+            assert command is not None, line
+            command.make_context(words[1], words[2:])
+            parsed += 1
+    assert parsed
