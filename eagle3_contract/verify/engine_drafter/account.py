@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from eagle3_contract.verify.engine_drafter.record import Forward, Recorded
 
@@ -27,7 +28,9 @@ class Kind(StrEnum):
 
 
 USED = frozenset({Kind.COMMITTED, Kind.DRAFT, Kind.UNVERIFIED})
-NEVER_RAN = "committed rows never ran from the target's states"
+NEVER_RAN: Final = "committed rows never ran from the target's states"
+LEFT_OUT: Final = "the drafter was left out for whole rounds before it, and what they committed never ran"
+ZEROS: Final = "zeros were proposed in a round without running the drafter, though there was room for drafts"
 ROOT = -1
 """Parent of the first draft rows in recorded ``parents``, and of the first proposals in a tree."""
 
@@ -84,6 +87,11 @@ class Account:
     phases: list[str] = field(default_factory=list)
     problems: list[tuple[int | None, str]] = field(default_factory=list)
     undrafted: list[int] = field(default_factory=list)
+
+    def hole_before(self, row: Row) -> bool:
+        """Whether a committed row that this one should see never ran."""
+        upto = (row.root + 1 if row.drafted else row.slot) - self.first_slot
+        return ROOT in self.committed[: max(0, upto)]
 
     @property
     def next_slot(self) -> int:
@@ -169,7 +177,8 @@ class _Walk:
             done.problems.append((forward.number, "not all rows of the prompt ran before it"))
         while before + 1 < forward.info.round and self._emitted(before):
             # The drafter was left out for a whole round, and its cache lacks what that round committed.
-            done.problems.append((forward.number, NEVER_RAN))
+            if before + 2 == forward.info.round:
+                done.problems.append((forward.number, LEFT_OUT))
             done.committed.extend([ROOT] * len(self._emitted(before)))
             before = self.rounds_committed = before + 1
         emitted = self._emitted(before)
@@ -259,15 +268,18 @@ class _Walk:
                 continue
             depth, ran = self._depth(number, len(proposed)), self.steps.get(number, 0)
             whole = number <= self.rounds_committed and ran >= depth - 1
-            if not whole and not ran and self._at_the_end(number, proposed):
+            if not whole and not ran and not any(proposed):
                 done.undrafted.append(number)
+                if not self._at_the_end(number):
+                    before = max((f.number for f in self.recorded.forwards if f.info.round < number), default=0)
+                    done.problems.append((before, ZEROS))
             elif not whole:
                 done.problems.append((None, "fewer forwards ran than the proposals of a round need"))
 
-    def _at_the_end(self, number: int, proposed: list[int]) -> bool:
-        """Whether vLLM leaves the drafter out and proposes zeros: the sequence that was verified before, with its drafts, and the drafts of
-        a round would be longer than a sequence may be (0.32.0 v1/worker/gpu_model_runner.py:4288)."""
-        if self.longest is None or any(proposed):
+    def _at_the_end(self, number: int) -> bool:
+        """Whether vLLM has to leave the drafter out and proposes zeros: the sequence that was verified before, with its drafts, and the
+        drafts of a round would be longer than a sequence may be (0.32.0 v1/worker/gpu_model_runner.py:4288)."""
+        if self.longest is None:
             return False
         drafts = max(map(len, self.recorded.proposed))
         verified = self.recorded.prompt

@@ -82,7 +82,7 @@ class Explainer:
     def explain(self, failing: Sequence[tuple[Subject, Distances]], variants: Iterable[Variant], everyone: Sequence[Subject]) -> Story:
         """The story of these requests."""
         chosen = sorted(failing, key=lambda sd: len(sd[1].rows))[:TRIED]
-        rows = [_Rows(s, torch.ones(len(d.rows), dtype=torch.bool), d.beyond(self._bounds)) for s, d in chosen]
+        rows = [_Rows(s, whole, d.beyond(self._bounds) & whole) for s, d in chosen for whole in [without_hole(s)]]
         prompt = [_Rows(r.subject, p, r.failing & p) for r in rows for p in [_of_prompt(r.subject)]]
         drafters: list[tuple[Variant, Drafter]] = []
         for variant in variants:
@@ -143,6 +143,11 @@ def _median(errors: Tensor) -> float:
 def _best(trials: Sequence[Trial]) -> Trial | None:
     """Among those that fit the nearest; what an engine is known to do before a mere switch."""
     return min((t for t in trials if t.fits), key=lambda t: (not t.because, t.median), default=None)
+
+
+def without_hole(subject: Subject) -> Tensor:
+    """Bool [U]: rows whose committed rows all ran. What an engine reads where one did not run, nothing recorded can tell."""
+    return torch.tensor([not subject.account.hole_before(row) for row in subject.account.rows if row.kind in USED], dtype=torch.bool)
 
 
 def _of_prompt(subject: Subject) -> Tensor:

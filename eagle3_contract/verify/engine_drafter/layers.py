@@ -17,7 +17,7 @@ from contract.numerics.tolerance import NoTolerance, Tolerance
 from eagle3_contract.drafter.drafter import Drafter
 from eagle3_contract.verify.engine_drafter import rules
 from eagle3_contract.verify.engine_drafter.bounds import Floor, bound
-from eagle3_contract.verify.engine_drafter.explain import MARGIN, Explainer, Story, Trial
+from eagle3_contract.verify.engine_drafter.explain import MARGIN, Explainer, Story, Trial, without_hole
 from eagle3_contract.verify.engine_drafter.forwards import TENSORS, Distances, apart, distances, run
 from eagle3_contract.verify.engine_drafter.ledger import Difference, Ledger
 from eagle3_contract.verify.engine_drafter.subject import Subject
@@ -93,7 +93,8 @@ def layers(
         figures = "; ".join(f"{n}: median {m['median']:.2g}, worst {m['worst']:.2g}" for n, m in measurement.items() if "median" in m)
         ledger.says(rules.FORWARD, figures)
         return Compared(measurement, None, finals)
-    story = Explainer(usable, base, build).explain(failing, variants(), [s for s, _ in kept])
+    unexplained = [(s, d) for s, d in failing if bool((d.beyond(usable) & without_hole(s)).any())]
+    story = Explainer(usable, base, build).explain(unexplained, variants(), [s for s, _ in kept]) if unexplained else Story()
     _report(failing, usable, story, base, build, ledger)
     return Compared(measurement, story, finals)
 
@@ -148,6 +149,11 @@ def _report(
             if bool(by_wiring[u]) and story.wiring is not None:
                 cause = f"is not what the contract's wiring gives; {story.wiring.words} gives it"
                 rule, trial, fix = rules.WIRING, story.wiring, story.wiring.because or None
+            elif subject.account.hole_before(row):
+                cause = (
+                    "is not what the rows that ran give: committed rows before it never ran, and the engine reads what stood in their slots"
+                )
+                rule, trial, fix = rules.KV, None, "See engine.rows-accounted for the rows that never ran."
             elif bool(by_cache[u]) and story.cache is not None:
                 cause = f"is not what the right rows of the cache give; a row gives it that {story.cache.words}"
                 rule, trial, fix = rules.KV, story.cache, story.cache.because or None
