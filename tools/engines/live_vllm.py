@@ -207,7 +207,7 @@ def run(case: Case, python: Path, folder: Path) -> str | None:
         return judged(case, python, drafter, folder)
     if case.how == "verify":
         where: tuple[str, ...] = ("--engine", ENGINE, "--engine-python", str(python), "--max-new-tokens", str(NEW_TOKENS))
-        where += ("--prompts", str(DATA / "prompts.jsonl"))
+        where += ("--samples", str(DATA / case.drafter / "samples"))
     else:
         spool, bundle = served(case, python, drafter, folder), folder / "bundle"
         code, report = contract("capture", spec, "--engine", ENGINE, "--spool", str(spool), *target, "-o", str(bundle))
