@@ -13,6 +13,7 @@ from contract.findings import Check, Json, check_from_error
 from contract.limits import DEFAULT_LIMITS, Limits
 from contract.reporting import Report, within_findings
 from contract.requests import CheckRequest
+from contract.statement import fact
 from contract.structs import SpecInvalid
 from contract.waivers import waivers_path
 from eagle3_contract.check.config_numerics import check_config_numerics
@@ -44,6 +45,7 @@ from eagle3_contract.model.load import LoadedContract, load_contract
 
 RuleSet = Callable[[CheckContext], Iterable[Check]]
 
+HARD_LINK: Final = "files.hard-link"
 WITHOUT_DRAFTER: Final[tuple[RuleSet, ...]] = (check_recipe, check_owners, check_target, check_statements)
 """Rules that have something to say although the drafter's folder could not be opened."""
 ALL: Final[tuple[RuleSet, ...]] = (
@@ -208,7 +210,7 @@ def _checks(
         opened = open_drafter(
             loaded.drafter_folder, loaded.contract.drafter.files, other_files=ours, allow_pickle=allow_pickle, limits=limits
         )
-        yield from opened.problems
+        yield from (found for found in opened.problems if not _pinned(found, loaded))
         if integrity >= Integrity.VALUES:
             yield from (found.as_check() for found in opened.checkpoint.cross_check())
     except UserError as error:
@@ -236,6 +238,16 @@ def _checks(
             yield from cost_checks(
                 loaded, samples, engines, target=target, config=config, flags=flags, allow_pickle=allow_pickle, limits=limits
             )
+
+
+def _pinned(found: Check, loaded: LoadedContract) -> bool:
+    """A second name of a file is no news where the contract pins the file's digest: `contract export` links weights."""
+    stated = (
+        loaded.contract.drafter.files.get(found.where.file if found.where is not None and found.where.file is not None else "")
+        if found.rule == HARD_LINK
+        else None
+    )
+    return stated is not None and fact(stated).known
 
 
 def beside(loaded: LoadedContract) -> frozenset[str]:

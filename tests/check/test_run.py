@@ -289,3 +289,15 @@ def test_interrupted_check_says_what_it_found(tmp_path: Path, monkeypatch: pytes
     assert not report.complete
     assert report.exit_code is ExitCode.UNUSABLE
     assert "config.rope-theta" in {c.rule for c in report.checks if c.status is Status.FAILED}
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_second_name_of_a_file_is_said_where_its_digest_is_not_pinned(tmp_path: Path, pinned: bool) -> None:
+    made = pair()
+    spec = made.write(tmp_path / "d")
+    if not pinned:
+        made.contract["drafter"]["files"]["model.safetensors"] = {"unknown": "not hashed"}
+        write_contract(spec, made.contract)
+    (tmp_path / "elsewhere").hardlink_to(tmp_path / "d" / "model.safetensors")
+    found = [c.rule for c in check_spec(spec).checks if c.status is not Status.PASSED]
+    assert ("files.hard-link" in found) is not pinned
