@@ -19,6 +19,7 @@ test-slow: $(VENV)/.slow .venv-speculators/.ready browser docs
 test-engines: $(VENV)/.test .venv-sglang/.ready .venv-vllm/.ready
 	nice -n 10 $(BIN)/python -m tools.engines sglang --python .venv-sglang/bin/python
 	nice -n 10 $(BIN)/python -m tools.engines.live_sglang --python .venv-sglang/bin/python
+	nice -n 10 $(BIN)/python -m tools.engines.live_vllm --python .venv-vllm/bin/python
 	nice -n 10 $(BIN)/python -m tools.engines vllm --python .venv-vllm/bin/python
 
 lint: $(VENV)/.test
