@@ -87,8 +87,8 @@ def contract(*words: str) -> tuple[int, dict[str, object]]:
 
 
 def job(case: Case, folder: Path) -> Path:
-    """A job of two prompts, for the HTTP server and for the gate."""
-    lines = [json.loads(line) for line in (DATA / "prompts.jsonl").read_text().splitlines()[:2]]
+    """A job of the demo's prompts, each alone, for the HTTP server and for the gate."""
+    lines = [json.loads(line) for line in (DATA / "prompts.jsonl").read_text().splitlines()]
     flags = {"device": "cpu", "dtype": "float32", "mem_fraction_static": 0.1, "max_total_tokens": 2048, "context_length": 256}
     flags |= {"disable_radix_cache": True, "prefill_attention_backend": "intel_amx", "decode_attention_backend": "intel_amx"}
     flags |= {"speculative_num_steps": 3, "speculative_eagle_topk": 1, "speculative_num_draft_tokens": 4}
@@ -101,7 +101,7 @@ def job(case: Case, folder: Path) -> Path:
         "sweep": True,
         "flags": flags,
         "prompts": [{"id": p["id"], "input_ids": p["input_ids"], "sample": None} for p in lines],
-        "submissions": [{"run": "", "prompts": [0]}, {"run": "batched", "prompts": [0, 1]}],
+        "submissions": [{"run": "", "prompts": [i]} for i in range(len(lines))],
         "max_new_tokens": NEW_TOKENS,
         "record_prompts_max": None,
     }
