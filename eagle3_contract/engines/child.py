@@ -47,7 +47,7 @@ def package_path() -> Iterator[str]:
 def environment(path: str, more: Mapping[str, str]) -> dict[str, str]:
     """The child's environment: ours, ``path`` first on its module path, and ``more`` where nothing is set."""
     mine = dict(os.environ)
-    inherited = [p for p in mine.get("PYTHONPATH", "").split(os.pathsep) if p]
+    inherited = [os.path.abspath(p) for p in mine.get("PYTHONPATH", "").split(os.pathsep) if p]  # it runs in another folder
     return {**more, **mine, "PYTHONPATH": os.pathsep.join([path, *inherited]), "PYTHONUNBUFFERED": "1"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -52,6 +53,13 @@ class Installed:
     cuda: bool
 
 
+def interpreter(python: str | None) -> str:
+    """The interpreter to start, from any working directory; a bare name is a command. Links are kept: a virtual environment has one."""
+    if python is None:
+        return sys.executable
+    return os.path.abspath(python) if os.sep in python else python
+
+
 def installed(engine: str, python: str | None = None) -> Installed:
     """Ask an interpreter for an engine, without importing the engine.
 
@@ -66,7 +74,7 @@ def installed(engine: str, python: str | None = None) -> Installed:
     ref = parse_engine(engine)
     if ref.name not in TESTED:
         raise tool_error("engine.unknown", f"{ref.name} is not an engine that this tool runs; it runs transformers, {', '.join(TESTED)}")
-    where = python or sys.executable
+    where = interpreter(python)
     try:
         asked = subprocess.run(
             [where, "-c", _QUESTION, ref.name, *DISTRIBUTIONS[ref.name]], capture_output=True, timeout=ASK_S, check=False, cwd="/"

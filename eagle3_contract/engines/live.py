@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from contract.statement import fact
 from eagle3_contract.engines.assemble import Sampling, assemble
 from eagle3_contract.engines.child import environment, package_path, run_child
 from eagle3_contract.engines.engine_flags import Work, engine_flags, environment_of
-from eagle3_contract.engines.installed import TESTED, Installed, installed
+from eagle3_contract.engines.installed import TESTED, Installed, installed, interpreter
 from eagle3_contract.engines.jobs import APART, PLAIN, starts, submissions, token_lists, write_job
 from eagle3_contract.engines.rules import RULES, rejected, tool_error
 from eagle3_contract.engines.spool_events import Start
@@ -99,7 +98,7 @@ def capture_live(
     Raises:
         UserError: the engine is not there, is another version, fails, hangs, or records what does not fit together.
     """
-    chosen, place = options or LiveOptions(), free_place(out)
+    chosen, place = options or LiveOptions(), free_place(Path(out).absolute())  # the engine runs in a folder of its own
     there = installed(engine, chosen.python)
     given = flags_for(engine, serve_args or {})
     config = load_config(target, limits=limits, whose="target")
@@ -262,5 +261,5 @@ def _start(there: Installed, options: LiveOptions, job: Path, given: Mapping[str
     hint = "" if there.version in tested else f"This is {name} {there.version}; the hooks were run on {' and '.join(tested)}."
     with package_path() as path:
         env = {**environment(path, more), **given}
-        command = [options.python or sys.executable, "-m", f"eagle3_contract.engines.{name}.runner", str(job)]
+        command = [interpreter(options.python), "-m", f"eagle3_contract.engines.{name}.runner", str(job)]
         run_child(command, engine=name, env=env, folder=job.parent, hint=hint, limits=limits)

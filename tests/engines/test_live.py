@@ -99,7 +99,8 @@ def test_a_capture(loaded: LoadedContract, target: Path, place: Path, logs: Path
 
 
 def test_what_the_engine_is_told(loaded: LoadedContract, target: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", "/kernels")
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("PYTHONPATH", "kernels")
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "2")
     run(loaded, target, install(place), serve_args={"vllm": "VLLM_LOGGING_LEVEL=DEBUG vllm serve m --max-model-len 48 --port 80"})
     (told,) = seen(place)
@@ -271,6 +272,18 @@ def test_installed(place: Path, tmp_path: Path) -> None:
     with pytest.raises(ToolError) as raised:
         installed("vllm", str(tmp_path / "nothing"))
     assert raised.value.rule == "engine.not-installed"
+
+
+def test_places_below_the_working_directory(
+    loaded: LoadedContract, target: Path, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine runs in a folder of its own, where relative names would be others."""
+    install(place)
+    monkeypatch.chdir(tmp_path)
+    options = LiveOptions(python=os.path.relpath(place / "python"), new_tokens=4)
+    out = capture_live(loaded, PROMPTS, engine="vllm", target=target.relative_to(tmp_path), out="bundle", options=options)
+    assert [r.id for r in open_bundle(tmp_path / "bundle").requests] == ["a", "b"]
+    assert str(out) == "bundle"
 
 
 def test_this_interpreter_has_no_engine() -> None:
