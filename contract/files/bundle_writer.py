@@ -39,6 +39,8 @@ from contract.limits import DEFAULT_LIMITS, Limits
 Entry = tuple[str, Sequence[int], Buffer]
 """safetensors dtype, shape, little-endian bytes in row-major order."""
 _FOLDER_MODE: Final = 0o777
+STEM_BYTES: Final = 200
+"""Of a bundle's name in that of a hidden folder; 255 is what file systems take."""
 
 
 class BundleWriter:
@@ -78,9 +80,9 @@ class BundleWriter:
     def __enter__(self) -> Self:
         try:
             self.out.parent.mkdir(parents=True, exist_ok=True)
-            self._folder = Path(tempfile.mkdtemp(prefix=f".{self.out.name[:100]}.", suffix=".tmp", dir=self.out.parent))
+            self._folder = Path(tempfile.mkdtemp(prefix=f".{hidden_stem(self.out)}.", suffix=".tmp", dir=self.out.parent))
         except OSError as error:
-            raise _write_failed(self.out, error) from error
+            raise write_failed(self.out, error) from error
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -169,7 +171,7 @@ class BundleWriter:
             self._folder.chmod(_FOLDER_MODE & ~umask)
             os.rename(self._folder, self.out)  # replaces an empty folder, fails on anything else
         except OSError as error:
-            raise _write_failed(self.out, error) from error
+            raise write_failed(self.out, error) from error
         self._folder = None
 
 
@@ -193,5 +195,11 @@ def _is_empty_folder(path: Path) -> bool:
     return path.is_dir() and next(path.iterdir(), None) is None
 
 
-def _write_failed(path: Path, error: OSError) -> Exception:
+def hidden_stem(place: Path) -> str:
+    """As much of a name as leaves room, in a file system's 255 bytes, for what a hidden folder beside it has more."""
+    return place.name.encode()[:STEM_BYTES].decode(errors="ignore")
+
+
+def write_failed(path: Path, error: OSError) -> Exception:
+    """InputRejected (``files.write-failed``), with the system's reason."""
     return file_rejected("files.write-failed", f"{path}: {error.strerror or error}", where=Where(file=str(path)))

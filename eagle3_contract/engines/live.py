@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from contract.errors import UsageError
 from contract.files.bundle_manifest import ModelInfo
-from contract.files.bundle_writer import free_place
+from contract.files.bundle_writer import free_place, hidden_stem, write_failed
 from contract.limits import DEFAULT_LIMITS, Limits
 from contract.progress import progress
 from contract.statement import fact
@@ -105,11 +105,10 @@ def capture_live(
     vocabulary = config.get("vocab_size")
     listed = token_lists(prompts, vocabulary if isinstance(vocabulary, int) else None)
     work = _work(loaded, listed, chosen, config, _on_cuda(there, device))
-    place.parent.mkdir(parents=True, exist_ok=True)
     spools: list[Spool] = []
     groups = starts(chosen.runs)
     with (
-        tempfile.TemporaryDirectory(prefix=f".{place.name[:60]}.", suffix=".spools", dir=place.parent) as folder,
+        _folder_beside(place) as folder,
         progress(len(groups), f"starts of {there.ref.name}") as tick,
     ):
         for number, runs in enumerate(groups):
@@ -133,6 +132,15 @@ def capture_live(
             tick()
         flags = engine_flags(there.ref.name, work, PLAIN, given)
         return bundle_of_spools(loaded, spools, there.ref, target=target, out=out, flags=flags, limits=limits)
+
+
+def _folder_beside(place: Path) -> tempfile.TemporaryDirectory[str]:
+    """For the spools, where there is room for the bundle, too. Raises InputRejected (``files.write-failed``)."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(prefix=f".{hidden_stem(place)}.", suffix=".spools", dir=place.parent)
+    except OSError as error:
+        raise write_failed(place, error) from error
 
 
 def bundle_of_spools(

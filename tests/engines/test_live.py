@@ -138,6 +138,14 @@ def test_a_place_that_is_taken(loaded: LoadedContract, target: Path, place: Path
     assert seen(place) == []
 
 
+def test_a_place_that_cannot_be_made(loaded: LoadedContract, target: Path, place: Path) -> None:
+    (target.parent / "out").write_text("a file")
+    with pytest.raises(UserError) as raised:
+        run(loaded, target, install(place))
+    assert raised.value.rule == "files.write-failed"
+    assert seen(place) == []
+
+
 def test_all_runs(loaded: LoadedContract, target: Path, place: Path) -> None:
     bundle = run(loaded, target, install(place), options={"runs": parse_runs(["all"])})
     ids = [r.id for r in bundle.requests]

@@ -133,6 +133,12 @@ def test_a_place_that_cannot_be_written_is_a_user_error(tmp_path: Path) -> None:
     assert rule_of(lambda: write(tmp_path / "file" / "b")) == "files.write-failed"
 
 
+@pytest.mark.parametrize("name", ["é" * 127, "\U0001f9ed" * 60, "a b;'$(x)", ".hidden", "-o"])
+def test_any_name_that_a_file_system_takes_will_do(tmp_path: Path, name: str) -> None:
+    assert open_bundle(write(tmp_path / name)).path.name == name
+    assert os.listdir(tmp_path) == [name]
+
+
 @pytest.mark.parametrize("name", ["input_ids", "position_ids", "slot.0", "slot.2"])
 def test_a_request_without_a_required_tensor_is_not_written(tmp_path: Path, name: str) -> None:
     request = tensors()
