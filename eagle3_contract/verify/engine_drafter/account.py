@@ -2,12 +2,16 @@
 
 Nothing is read out of positions or ids here: these are what the account is held against.
 
+A request that was preempted is filled again (``fills``): rows that had run run once more, and take the place of the earlier ones in the
+cache. Drafts of that round which were made before are never verified.
+
 The *slot* of a row is the place of its token in the sequence: the row of slot p pairs state g[p] with token x[p + shift]. The draft rows
 of a round whose last committed slot is p stand in the slots p + step.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -48,6 +52,7 @@ class Row:
         parent: index into ``Account.rows`` of the row whose state it is handed (drafts; None if there is none).
         token: the token it should be fed; None where the bundle does not say.
         accepted: a draft of a chain whose token was accepted.
+        again: a committed row that had run before, run once more after a preemption.
     """
 
     forward: int
@@ -58,6 +63,7 @@ class Row:
     parent: int | None = None
     token: int | None = None
     accepted: bool = False
+    again: bool = False
 
     @property
     def drafted(self) -> bool:
@@ -70,7 +76,8 @@ class Account:
     """The rows of one request in the engine's order.
 
     Attributes:
-        committed: per slot from the prefix on the index of the row that was fed from the target's states.
+        committed: per slot from the prefix on the index of the row that was fed from the target's states, the first that was.
+        refilled: (forward, slot -> index of the row) of each forward that ran such rows again, in their order.
         committed_before: per forward the number of slots that were committed when it began.
         phases: per forward.
         problems: (forward number or None, what is wrong) of rows too many or too few.
@@ -83,6 +90,7 @@ class Account:
     rows: list[Row] = field(default_factory=list)
     of_forward: list[range] = field(default_factory=list)
     committed: list[int] = field(default_factory=list)
+    refilled: list[tuple[int, dict[int, int]]] = field(default_factory=list)
     committed_before: list[int] = field(default_factory=list)
     phases: list[str] = field(default_factory=list)
     problems: list[tuple[int | None, str]] = field(default_factory=list)
@@ -91,7 +99,19 @@ class Account:
     def hole_before(self, row: Row) -> bool:
         """Whether a committed row that this one should see never ran."""
         upto = (row.root + 1 if row.drafted else row.slot) - self.first_slot
-        return ROOT in self.committed[: max(0, upto)]
+        return ROOT in self.standing_at(row.forward)[: max(0, upto)]
+
+    def standing_at(self, forward: int | None = None) -> list[int]:
+        """``committed`` as the cache has it in a forward (None: at the end): what was run again stands for what was run before."""
+        done = len(self.refilled) if forward is None else bisect_right([k for k, _ in self.refilled], forward)
+        standing = self.committed
+        if any(min(slots) - self.first_slot < len(standing) for _, slots in self.refilled[:done]):
+            standing = list(standing)
+            for _, slots in self.refilled[:done]:
+                for slot, row in slots.items():
+                    if slot >= self.first_slot:
+                        standing[slot - self.first_slot] = row
+        return standing
 
     @property
     def next_slot(self) -> int:
@@ -114,7 +134,8 @@ def account(recorded: Recorded, *, shift: int, longest: int | None) -> Account:
     done = Account(first_slot=len(recorded.prefix), text=_text(recorded))
     walk = _Walk(recorded, done, shift, longest)
     for forward in recorded.forwards:
-        done.committed_before.append(len(done.committed))
+        fill = walk.fills.of_forward.get(forward.number)
+        done.committed_before.append(fill.first - done.first_slot if fill is not None and fill.anew else len(done.committed))
         done.phases.append(forward.info.phase)
         start = len(done.rows)
         walk.forward(forward)
@@ -128,12 +149,10 @@ def _text(recorded: Recorded) -> list[int]:
     text = list(recorded.tokens)
     if len(text) == recorded.prompt and recorded.greedy:
         text.append(recorded.greedy[-1])
-    at = recorded.prompt + 1
-    for emitted in recorded.emitted:
+    for at, emitted in zip(recorded.fills.starts, recorded.emitted, strict=True):
         for i, token in enumerate(emitted):
             if at + i == len(text):
                 text.append(token)
-        at += len(emitted)
     return text
 
 
@@ -143,33 +162,64 @@ class _Walk:
         self.rounds_committed = 0
         self.last_step: list[int] = []  # the rows of the step before, whose states the next step is handed
         self.steps: dict[int, int] = {}
+        self.fills = recorded.fills
+        self.root = done.first_slot - 1  # the last slot that was committed
+        self.chunk = False  # the last committed rows are of a prefill that is not done
 
     def forward(self, forward: Forward) -> None:
         if forward.info.phase == "draft":
             self._draft(forward)
         elif forward.info.phase == "prefill":
-            self._commit(forward, max(0, self.recorded.prompt - self.done.next_slot))
+            self._prefill(forward)
         else:
+            self.chunk = False
             self._extend(forward)
+            self.root = self.done.next_slot - 1
+
+    def _prefill(self, forward: Forward) -> None:
+        done, fill = self.done, self.fills.of_forward[forward.number]
+        if fill.anew:
+            # What a round committed without the drafter, for want of room, is run now.
+            while self.rounds_committed < forward.info.round:
+                done.committed.extend([ROOT] * len(self._emitted(self.rounds_committed)))
+                self.rounds_committed += 1
+            self.steps.pop(forward.info.round, None)
+        self._commit(forward, fill.due, fill.first)
+        self.chunk = forward.info.rows < fill.due
+        self.root = fill.first + min(forward.info.rows, fill.due) - 1
 
     def _token(self, slot: int) -> int | None:
         at = slot + self.shift
         return self.done.text[at] if at < len(self.done.text) else None
 
-    def _commit(self, forward: Forward, due: int) -> None:
-        """The first ``due`` rows are the next committed ones; what is behind them is junk in an extend and unaccounted in a prefill."""
-        done, base = self.done, self.done.next_slot
+    def _commit(self, forward: Forward, due: int, base: int) -> None:
+        """The first ``due`` rows are committed, those of the slots from ``base`` on; what is behind them is junk in an extend and
+        unaccounted in a prefill."""
+        done = self.done
         extra = Kind.REJECTED if forward.info.phase == "extend" else Kind.STRAY
         self.last_step = []
+        anew: dict[int, int] = {}
         for i in range(forward.info.rows):
-            valid, slot = i < due, base + i
+            valid, slot, again = i < due, base + i, False
             if valid:
-                done.committed.append(len(done.rows))
+                again = self._stand(slot, anew)
                 self.last_step = [len(done.rows)]
             token = self._token(slot) if valid else None
-            done.rows.append(Row(forward.number, i, Kind.COMMITTED if valid else extra, slot, slot, token=token))
+            done.rows.append(Row(forward.number, i, Kind.COMMITTED if valid else extra, slot, slot, token=token, again=again))
+        if anew:
+            done.refilled.append((forward.number, anew))
         if forward.info.phase == "prefill" and forward.info.rows > due:
             done.problems.append((forward.number, "there are more rows than the prompt has"))
+
+    def _stand(self, slot: int, anew: dict[int, int]) -> bool:
+        """The next row is that of a slot; whether the slot had one before. ``anew`` takes those that had."""
+        done = self.done
+        done.committed.extend([ROOT] * (slot - done.next_slot))
+        if slot == done.next_slot:
+            done.committed.append(len(done.rows))
+            return False
+        anew[slot] = len(done.rows)
+        return slot < done.first_slot or done.committed[slot - done.first_slot] != ROOT
 
     def _extend(self, forward: Forward) -> None:
         done, before = self.done, self.rounds_committed
@@ -193,7 +243,7 @@ class _Walk:
         ahead = self._first_that_ran(forward, emitted, missing)
         # What did not run leaves a hole, so that the slots behind it stay right.
         done.committed.extend([ROOT] * ahead)
-        self._commit(forward, len(emitted) - missing)
+        self._commit(forward, len(emitted) - missing, done.next_slot)
         done.committed.extend([ROOT] * (missing - ahead))
 
     def _emitted(self, number: int) -> list[int]:
@@ -215,13 +265,12 @@ class _Walk:
 
     def _draft(self, forward: Forward) -> None:
         done, step, number = self.done, forward.info.step, forward.info.round
-        root = done.next_slot - 1
+        root, chunk = self.root, self.chunk
         parents = forward.get("parents")
         handed = [ROOT] * forward.info.rows if step == 1 else list(range(forward.info.rows))
         if parents is not None:
             handed = [int(p) for p in parents.tolist()]
         due = self.steps.get(number, 0) + 1
-        chunk = root + 1 < self.recorded.prompt
         if chunk:
             due = step  # every chunk but the last is followed by drafts of its own, which nobody uses
         known = number == self.rounds_committed and step == due and bool(self.last_step)
@@ -236,7 +285,7 @@ class _Walk:
             parent = self.last_step[0] if p == ROOT and len(self.last_step) == 1 else None
             if p >= 0 and p < len(self.last_step):
                 parent = self.last_step[p]
-            kind, token = self._draft_kind(number, step, root, chunk=chunk)
+            kind, token = self._draft_kind(forward, root, chunk=chunk)
             if parent is None:
                 kind = Kind.STRAY
                 done.problems.append((forward.number, "it names a row of the step before that there is not"))
@@ -245,18 +294,19 @@ class _Walk:
                 done.problems.append((forward.number, "it has more than one row, and no tree says whose children they are"))
             rows.append(len(done.rows))
             chain = parents is None
-            accepted = chain and number < len(self.recorded.emitted) and step < len(self.recorded.emitted[number])
+            accepted = chain and kind is Kind.DRAFT and number < len(self.recorded.emitted) and step < len(self.recorded.emitted[number])
             done.rows.append(Row(forward.number, i, kind, root + step, root, parent, token if chain else None, accepted))
         self.last_step = rows
 
-    def _draft_kind(self, number: int, step: int, root: int, *, chunk: bool) -> tuple[Kind, int | None]:
+    def _draft_kind(self, forward: Forward, root: int, *, chunk: bool) -> tuple[Kind, int | None]:
+        number, step = forward.info.round, forward.info.step
         if chunk:
             return Kind.WASTED, None
         if self.longest is not None and root + step >= self.longest:
             return Kind.BEYOND, None
         proposed = self.recorded.proposed[number] if number < len(self.recorded.proposed) else []
-        if not proposed:
-            return Kind.UNVERIFIED, None
+        if not proposed or forward.number < self.fills.last.get(number, 0):
+            return Kind.UNVERIFIED, None  # behind the end, or forgotten when the request was preempted
         return Kind.DRAFT, proposed[step - 1] if step <= len(proposed) else None
 
     def end(self) -> None:
@@ -284,7 +334,7 @@ class _Walk:
         drafts = max(map(len, self.recorded.proposed))
         verified = self.recorded.prompt
         if number:
-            verified += sum(map(len, self.recorded.emitted[: number - 1])) + 1 + len(self.recorded.proposed[number - 1])
+            verified = self.fills.starts[number - 1] + len(self.recorded.proposed[number - 1])
         return verified + drafts > self.longest
 
     def _depth(self, number: int, proposed: int) -> int:

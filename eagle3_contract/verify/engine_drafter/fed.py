@@ -16,6 +16,7 @@ from eagle3_contract.verify.engine_drafter.subject import Subject
 NEAR: Final = (0, 1, 2, -1, 3, -2)
 """Places around the right one where a wrong token is looked for."""
 LAST_OF_PROMPT: Final = "the last one of the whole prompt"
+LAST_FILLED: Final = "the last one of all that is run again after the preemption"
 CHUNK_END: Final = (
     "vLLM 0.32.0 does so in the last row of every chunk of a prompt but the last: v1/spec_decode/llm_base_proposer.py:1062-1065 takes "
     "the last "
@@ -62,7 +63,7 @@ def input_ids(subjects: Sequence[Subject], shift: int, ledger: Ledger) -> None:
                 tensor="input_ids",
                 cause=f"is not the token that is due but {words}",
                 says=f"fed {w.fed}, due {w.row.token}",
-                fix=CHUNK_END if words == LAST_OF_PROMPT else None,
+                fix=CHUNK_END if words in (LAST_OF_PROMPT, LAST_FILLED) else None,
                 evidence={"fed": w.fed, "due": w.row.token},
             ),
         )
@@ -72,6 +73,9 @@ def _committed(subject: Subject, row: Row, fed: int, shift: int) -> Iterator[str
     text, prompt = subject.account.text, subject.recorded.prompt
     if row.slot + shift < prompt and fed == text[prompt - 1] and subject.account.phases[row.forward] == "prefill":
         yield LAST_OF_PROMPT
+    fill = subject.recorded.fills.of_forward.get(row.forward)
+    if fill is not None and fill.anew and row.at + 1 < fill.due and fed == text[fill.first + fill.due - 1]:
+        yield LAST_FILLED
     for apart in NEAR:
         at = row.slot + apart
         if apart != shift and 0 <= at < len(text) and text[at] == fed:

@@ -15,6 +15,7 @@ from torch import Tensor
 from contract.files.bundle import BundleRequest
 from contract.files.bundle_manifest import FORWARD, GREEDY, INPUT_IDS, PREFIX_IDS, ForwardInfo
 from contract.files.torch_tensors import load_tensor
+from eagle3_contract.verify.engine_drafter.fills import Fills, fills
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +32,11 @@ class Forward:
     def get(self, name: str) -> Tensor | None:
         """The tensor, or None if it was not recorded."""
         return self.tensors.get(name)
+
+    def ints(self, name: str) -> list[int] | None:
+        """Whole numbers [n], or None if they were not recorded."""
+        held = self.get(name)
+        return None if held is None else [int(i) for i in held.tolist()]
 
 
 class Recorded:
@@ -94,6 +100,11 @@ class Recorded:
             if (m := FORWARD.fullmatch(name)) is not None:
                 held.setdefault(int(m[1]), {})[m[2]] = load_tensor(ref)
         return tuple(Forward(k, info, held.get(k, {})) for k, info in enumerate(self._request.info.forwards))
+
+    @cached_property
+    def fills(self) -> Fills:
+        """The prefills, and where each round's tokens stand in the text."""
+        return fills(self.forwards, prompt=self.prompt, prefix=len(self.prefix), tokens=self.tokens, emitted=self.emitted)
 
     @cached_property
     def slots(self) -> Tensor:

@@ -43,6 +43,7 @@ ROOM: Final = (
     "(v1/worker/gpu_model_runner.py:4288); what the other requests commit meanwhile never enters the drafter's cache. Serve with a "
     "max_model_len that no request comes near."
 )
+AGAIN: Final = "run again after a preemption (among the committed)"
 LENGTH_FLAGS = ("max_model_len", "context_length")
 """Flags that say how long a sequence may be: vLLM's and SGLang's."""
 
@@ -130,6 +131,7 @@ class _Run:
         kinds: Counter[str] = Counter()
         for subject in self.every:
             kinds.update(row.kind.value for row in subject.account.rows)
+            kinds[AGAIN] += sum(row.again for row in subject.account.rows)
             kinds["proposed without the drafter, for want of room"] += sum(
                 len(subject.recorded.proposed[r]) for r in subject.account.undrafted
             )

@@ -115,7 +115,7 @@ class Subject:
         inputs = self.inputs
         if inputs is None:
             return None
-        rows = [*range(self.before), *(c + self.before if c != ROOT else ROOT for c in self.account.committed)][:slots]
+        rows = [*range(self.before), *(c + self.before if c != ROOT else ROOT for c in self.account.standing_at())][:slots]
         if len(rows) < slots or ROOT in rows:
             return None
         at = torch.tensor(rows, dtype=torch.int64)

@@ -11,8 +11,7 @@ from eagle3_contract.verify.engine_drafter.subject import Subject
 def verified(subject: Subject, ledger: Ledger) -> int:
     """Look at every round of a request; returns how many drafts were accepted."""
     recorded, accepted = subject.recorded, 0
-    at = recorded.prompt + 1
-    for number, emitted in enumerate(recorded.emitted):
+    for number, (at, emitted) in enumerate(zip(recorded.fills.starts, recorded.emitted, strict=True)):
         if not emitted:
             continue
         proposed = recorded.proposed[number] if number < len(recorded.proposed) else []
@@ -29,7 +28,6 @@ def verified(subject: Subject, ledger: Ledger) -> int:
         if cause is not None:
             says = f"proposed {proposed[:8]}, emitted {emitted}, the sequence has {held}"
             ledger.differs(rules.VERIFICATION, Difference(place=place, tensor="emitted", cause=cause, says=says))
-        at += len(emitted)
     return accepted
 
 

@@ -8,7 +8,7 @@ Legend: N rows: those of a cached prefix, borrowed from an earlier request, then
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,7 +27,7 @@ class Scene:
         before: how many borrowed rows stand in front of them; N-row p < before stands in slot p.
         window: keys that a row sees at most, its own included; None for all.
         window_moves: whether the window moves on with the draft steps.
-        sequence: N-row of every committed slot, ROOT for one that never ran.
+        sequence: N-row of every committed slot, ROOT for one that never ran; where a request was preempted, as it stood before.
         ancestors: per row of the request the N-rows of the drafts before it on its branch.
     """
 
@@ -48,10 +48,30 @@ class Scene:
             drafted = row.parent is not None and a.rows[row.parent].drafted
             self.ancestors.append([*self.ancestors[row.parent], row.parent + self.before] if drafted and row.parent is not None else [])
 
+    def epochs(self) -> Iterator[tuple[range, Tensor]]:
+        """The request's rows between preemptions, and the sequence as the cache holds it for them."""
+        start, sequence, of_forward = 0, self.sequence, self.account.of_forward
+        for forward, slots in self.account.refilled:
+            first = of_forward[forward].start
+            yield range(start, first), sequence
+            start, sequence = first, sequence.clone()
+            at = torch.tensor([[slot, row + self.before] for slot, row in slots.items() if slot < len(sequence)], dtype=torch.int64)
+            if at.numel():
+                sequence[at[:, 0]] = at[:, 1]
+        yield range(start, len(self.account.rows)), sequence
+
     @property
     def rows(self) -> int:
         """N."""
         return self.before + len(self.account.rows)
+
+    def standing(self, slot: int, forward: int) -> int:
+        """N-row of a committed slot as the cache holds it in a forward, ROOT if it never ran."""
+        found = int(self.sequence[slot])
+        for at, slots in self.account.refilled:
+            if at <= forward and slot in slots:
+                found = slots[slot] + self.before
+        return found
 
     def of_forward(self, forward: int, *kinds: Kind) -> list[int]:
         """N-rows of a forward, of these kinds only if any are named."""
@@ -97,10 +117,12 @@ def mask(scene: Scene, view: View) -> Tensor:
     seen_NN = torch.zeros((scene.rows, scene.rows), dtype=torch.bool)
     seen_NN[:before, :before] = torch.ones((before, before), dtype=torch.bool).tril()
     slots_S = torch.arange(len(scene.sequence))
-    there_S = scene.sequence != ROOT
     since_M, upto_M = (torch.tensor([getattr(s, name) for s in sights])[:, None] for name in ("since", "upto"))
     committed_MS = (slots_S >= since_M) & (slots_S < upto_M)
-    seen_NN[before:, scene.sequence[there_S]] = committed_MS[:, there_S]
+    for span, sequence_S in scene.epochs():
+        there_S = sequence_S != ROOT
+        part = slice(before + span.start, before + span.stop)
+        seen_NN[part, sequence_S[there_S]] = committed_MS[span.start : span.stop, there_S]
     for name, value in (("less", False), ("more", True)):
         pairs = [(number, n) for number, s in enumerate(sights, start=before) for n in getattr(s, name) if n != ROOT]
         if pairs:

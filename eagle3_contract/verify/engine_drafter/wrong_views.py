@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from eagle3_contract.verify.engine_drafter.account import Kind, Row
+from eagle3_contract.verify.engine_drafter.account import ROOT, Kind, Row
 from eagle3_contract.verify.engine_drafter.views import Scene, Sight, View, committed_upto, right_sight
 
 
@@ -92,7 +92,9 @@ def _with_stale(scene: Scene, number: int, row: Row, *, at_once: bool) -> Sight:
             break
         if draft.root >= row.root:
             continue
-        rewritten = int(scene.sequence[draft.slot])
+        rewritten = scene.standing(draft.slot, row.forward)
+        if rewritten != ROOT and scene.row(rewritten).again:
+            continue  # run again after a preemption, in other places
         if rewritten in own and not at_once:
             continue
         if draft.slot < sight.upto or (at_once and rewritten == number):

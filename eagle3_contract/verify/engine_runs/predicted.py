@@ -66,9 +66,10 @@ def paired(
         by_ancestors: see ``TreeDrafter.grow``.
     """
     ours = _started(drafter, text, prompt, states_TC)
-    found = []
+    found, at = [], prompt + 1
     for each in rounds:
-        if each.at - 1 > len(states_TC):
+        # A token between two rounds was given by a prefill, after a preemption.
+        if each.at - 1 > len(states_TC) or (each.at > at and not _commit(ours, text, states_TC, at, each.at - at)):
             break
         reach = depth(each.proposed, each.parents)
         if each.kind is Kind.DRAFTED and each.at + reach <= len(text):
@@ -77,6 +78,7 @@ def paired(
             found.append(Pair(each, proposed, len(accepted_path(proposed.tokens, proposed.parents if shape else None, truth))))
         if not _commit(ours, text, states_TC, each.at, len(each.emitted)):
             break
+        at = each.at + len(each.emitted)
     return found
 
 

@@ -46,8 +46,8 @@ def rounds_of(recorded: Recorded, undrafted: Sequence[int]) -> list[Round]:
         recorded: the request.
         undrafted: numbers of the rounds whose proposals no forward made (``Account.undrafted``).
     """
-    found, at = [], recorded.prompt + 1
-    for number, emitted in enumerate(recorded.emitted):
+    found = []
+    for number, (at, emitted) in enumerate(zip(recorded.fills.starts, recorded.emitted, strict=True)):
         proposed = tuple(recorded.proposed[number]) if number < len(recorded.proposed) else ()
         parents = tuple(recorded.tree[number][: len(proposed)]) if number < len(recorded.tree) else None
         kind = Kind.DRAFTED
@@ -58,7 +58,6 @@ def rounds_of(recorded: Recorded, undrafted: Sequence[int]) -> list[Round]:
         elif was_cut(proposed, parents, emitted):
             kind = Kind.CUT
         found.append(Round(number, at, proposed, parents, tuple(emitted), kind))
-        at += len(emitted)
     return found
 
 

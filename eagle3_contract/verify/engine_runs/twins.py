@@ -94,12 +94,10 @@ class Told:
     @cached_property
     def chunks(self) -> list[range]:
         """Positions of the rows that each forward of the prompt ran; one range where the prompt was not cut."""
-        found, at = [], self.first
-        for forward in self.request.info.forwards:
-            if forward.phase == "prefill":
-                found.append(range(at, at + forward.rows))
-                at += forward.rows
-        return found
+        of_forward = self.recorded.fills.of_forward
+        first = next((k for k, fill in of_forward.items() if fill.anew), None)
+        rows = {k: self.recorded.forwards[k].info.rows for k in of_forward}
+        return [range(f.first, f.first + rows[k]) for k, f in of_forward.items() if first is None or k < first]
 
     def about(self, row: int) -> str:
         """What is special about a row, in words to append; empty for an ordinary one."""

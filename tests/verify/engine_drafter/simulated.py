@@ -47,6 +47,8 @@ class Engine:
         tokens: how much of each text is run.
         states: how many of the recipe's states are fed; 1 is as wide as the drafter.
         flags: of the command line, as a bundle records them.
+        preempted: rounds whose drafts are forgotten: the request makes room, and all of it is run again; twice named, twice.
+        kept: slots that a prefix cache still holds when a request is run again.
     """
 
     style: str = "vllm"
@@ -59,6 +61,8 @@ class Engine:
     tokens: int = 176
     states: int = 3
     flags: tuple[tuple[str, str], ...] = ()
+    preempted: tuple[int, ...] = ()
+    kept: int = 0
 
     def has(self, fault: str) -> bool:
         """Whether this is wrong with it."""
@@ -77,6 +81,8 @@ FAULTS = (
         "lost-chunk",
         "missing-row",
         "skipped-round",
+        "refill-wrong-id",
+        "refill-not-seen",
     ),
     *("norm-before-residual", "hidden-first", "rope-theta", "no-final-norm", "other-embedding", "zero-embedding", "hidden-norm-of-ones"),
     *("normed-feedback", "stale-state", "neighbour-row", "neighbour-states", "permuted-slots", "fc-skipped"),
@@ -272,6 +278,8 @@ class Request:
         ids = [self.text[first + i + shift] for i in range(count)] + list(junk_ids)
         if self.e.has("chunk-boundary") and phase == "prefill" and first + count < PROMPT:
             ids[count - 1] = 7
+        if self.e.has("refill-wrong-id") and phase == "prefill" and self.round and first <= PROMPT < first + count:
+            ids[PROMPT - first] = 7
         if self.e.has("chunk-end-of-prompt") and phase == "prefill" and first + count < PROMPT:
             ids[count - 1] = self.text[PROMPT - 1]
         unknown = torch.randn(junk, self.states.shape[1], generator=self.generator).to(self.e.dtype) * JUNK
@@ -403,7 +411,7 @@ class Request:
             first += count
             if first < PROMPT:
                 self.chain(first - 1, out, 0)
-        root, junk, skipped = PROMPT - 1, 0, False
+        root, junk, skipped, again = PROMPT - 1, 0, False, list(self.e.preempted)
         while True:
             if skipped:
                 proposed, parents = [0] * self.e.drafts, []
@@ -416,6 +424,11 @@ class Request:
             emitted = self.text[root + 2 : root + 3 + accepted]
             if self.e.has("refused-draft") and self.round == 5 and accepted:
                 accepted, emitted = accepted - 1, emitted[:-1]
+            if self.round in again:
+                again.remove(self.round)
+                root, junk = root + 1, 0
+                out = self.refill(root)
+                continue
             self.proposed.append(proposed)
             self.parents.append(parents)
             self.emitted.append(emitted)
@@ -431,6 +444,22 @@ class Request:
             else:
                 out = self.commit("extend", root + 1, count, junk, junk_ids)
             root += count
+
+    def refill(self, root: int) -> Out:
+        """Run everything up to the slot ``root`` again, in other places of the cache. The last row is new: its token came from no round."""
+        first, table = self.e.kept, self.cache.table
+        lost = table[first + 4 : root] if self.e.has("refill-not-seen") else []
+        self.cache.table = table[:first]
+        stop = root + 1
+        while first < stop:
+            count = min(self.e.chunk or stop, stop - first)
+            out = self.commit("prefill", first, count, 0, [])
+            first += count
+            if first < stop:
+                self.chain(first - 1, out, 0)
+        if lost:
+            self.cache.table[self.e.kept + 4 : self.e.kept + 4 + len(lost)] = [self.cache.fresh() for _ in lost]
+        return out
 
     def held(self) -> dict[str, Tensor]:
         """The tensors of the whole request."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from contract.files.bundle_manifest import ForwardInfo
 from eagle3_contract.verify.engine_drafter.account import ROOT, Kind, account
+from eagle3_contract.verify.engine_drafter.fills import Fills, fills
 from eagle3_contract.verify.engine_drafter.record import Forward
 
 
@@ -26,6 +27,10 @@ class Run:
     prefix: list[int] = field(default_factory=list)
     greedy: list[int] = field(default_factory=list)
     tree: list[list[int]] = field(default_factory=list)
+
+    @property
+    def fills(self) -> Fills:
+        return fills(self.forwards, prompt=self.prompt, prefix=len(self.prefix), tokens=self.tokens, emitted=self.emitted)
 
     def add(self, phase: str, round_: int, step: int, rows: int) -> None:
         ids = torch.zeros(rows, dtype=torch.int64)

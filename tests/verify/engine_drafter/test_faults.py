@@ -16,6 +16,7 @@ CHAIN = {"tokens": TOKENS}
 SGLANG = {"tokens": TOKENS, "style": "sglang"}
 TREE = {"tokens": 56, "style": "sglang", "topk": 4, "drafts": 7}
 LONG = {"tokens": TOKENS, "drafts": 4}
+PREEMPTED = {"tokens": TOKENS, "preempted": (4,)}
 CHUNKED = {"tokens": TOKENS, "chunk": 10}
 
 
@@ -48,6 +49,8 @@ EVERYWHERE = {
     "own-lane": Found("draft-kv", "state_out", "draft", PROMPT + 1, "in its own place of the earlier steps", how=TREE),
     "siblings": Found("draft-kv", "state_out", "draft", PROMPT + 1, "the draft rows of other branches, too", how=TREE),
     "lost-chunk": Found("drafter-forward", "state_out", "extend", PROMPT, "none of"),
+    "refill-wrong-id": Found("input-ids", "input_ids", "prefill", PROMPT, "no token of the sequence near it", how=PREEMPTED),
+    "refill-not-seen": Found("drafter-forward", "state_out", "draft", None, "none of", how=PREEMPTED),
     "norm-before-residual": Found("drafter-wiring", "state_out", "prefill", 0, "norm_before_residual true instead of false", "wiring"),
     "hidden-first": Found("drafter-wiring", "state_out", "prefill", 0, "concat_order hidden_first instead of embedding_first", "wiring"),
     "rope-theta": Found("drafter-wiring", "state_out", "prefill", 2, "theta 500000 instead of default with theta 10000", "wiring"),

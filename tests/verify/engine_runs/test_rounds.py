@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eagle3_contract.verify.engine_drafter.fills import fills
 from eagle3_contract.verify.engine_runs.rounds import Kind, accepted_path, counts, depth, rounds_of, was_cut
 
 TOKENS = st.integers(0, 3)
@@ -15,6 +16,7 @@ class Fake:
 
     def __init__(self, proposed: list[list[int]], emitted: list[list[int]], tree: list[list[int]] | None = None, prompt: int = 5) -> None:
         self.proposed, self.emitted, self.tree, self.prompt = proposed, emitted, tree or [], prompt
+        self.fills = fills([], prompt=prompt, prefix=0, tokens=[], emitted=emitted)
 
 
 @st.composite
