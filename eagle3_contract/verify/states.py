@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import torch
 from torch import Tensor
 
 from contract.findings import Check, Depth, Json, Rule, Where
@@ -36,6 +37,11 @@ _KIND_RULE: Final = {
 }
 
 
+AT_HAND: Final = (
+    "Give the training samples of the same tokens with --samples, or capture every boundary (a server's plugin: EAGLE3_CONTRACT_SWEEP=1)."
+)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Named:
     """A candidate and what it is: ``state`` of the sample itself, or of another document (``sample`` names it)."""
@@ -53,7 +59,8 @@ class Named:
 class SlotVerdict:
     """What one slot of one request carries.
 
-    ``rule`` is the rule that speaks (RECIPE's own ``SLOT`` when it is right), ``carried`` the state if it is one, unchanged.
+    ``rule`` is the rule that speaks (RECIPE's own ``SLOT`` when it is right), ``carried`` the state if it is one, unchanged. ``open``: the
+    expected state is not at hand, and the slot is nothing that is.
     """
 
     request: str
@@ -64,6 +71,7 @@ class SlotVerdict:
     carried: State | None
     text: str
     attribution: Attribution
+    open: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +116,26 @@ def judge_request(
         bounds.naming,
         norm_weights=norm_weights,
     )
-    return [_verdict(request, i, expected[i] if i < len(expected) else None, found[str(i)], by_name, bounds) for i in range(len(slots))]
+    verdicts = [_verdict(request, i, expected[i] if i < len(expected) else None, found[str(i)], by_name, bounds) for i in range(len(slots))]
+    return [_where_nothing_is_at_hand(v, slots, expected, by_name) for v in verdicts]
+
+
+def _where_nothing_is_at_hand(verdict: SlotVerdict, slots: Sequence[Tensor], expected: Recipe, by_name: Mapping[str, Named]) -> SlotVerdict:
+    """An unexplained slot whose expected state is not among the candidates is undecided, unless it can be no state of its own: its twin in
+    another slot, values that are not finite, rows of zeros."""
+    slot, wanted = verdict.slot, verdict.expected
+    if verdict.rule is not rules.UNEXPLAINED or wanted is None or state_name(wanted) in by_name:
+        return verdict
+    twin = next(
+        (i for i, x in enumerate(slots) if i != slot and expected[i : i + 1] not in ((), (wanted,)) and torch.equal(x, slots[slot])), None
+    )
+    if twin is not None:
+        return replace(verdict, rule=rules.DUPLICATE, text=f"is slot {twin} once more, bit for bit")
+    rows_TG = slots[slot]
+    if not rows_TG.numel() or not bool(rows_TG.isfinite().all()) or bool((rows_TG == 0).all(-1).any()):
+        return verdict
+    there = ", ".join(c.name for c in by_name.values() if c.sample is None) or "no state"
+    return replace(verdict, open=True, text=f"cannot be named: {state_name(wanted)} is not at hand, recorded is {there} ({verdict.text})")
 
 
 def _verdict(
@@ -160,7 +187,7 @@ def state_checks(verdicts: Sequence[SlotVerdict], expected: Recipe, *, reason: s
     groups: dict[tuple[int, str, str], list[SlotVerdict]] = {}
     for v in sorted(verdicts, key=lambda v: v.slot):
         kind = "" if v.attribution.best is None else f"{v.attribution.best.name} {v.attribution.best.kind}"
-        groups.setdefault((v.slot, v.rule.id, "right" if v.right else kind), []).append(v)
+        groups.setdefault((v.slot, v.rule.id, "right" if v.right else "open" if v.open else kind), []).append(v)
     for group in groups.values():
         yield _slot_check(group, fix)
 
@@ -222,6 +249,8 @@ def _slot_check(group: Sequence[SlotVerdict], fix: str | None) -> Check:
     wants = f"; the contract wants {wanted}" if wanted else "; the contract has no such slot"
     if first.rule is rules.AMBIGUOUS:
         return first.rule.undecided(message + wants, at=Depth.VERIFY, fix=first.rule.remedy, **more)
+    if first.open:
+        return first.rule.undecided(message, at=Depth.VERIFY, fix=AT_HAND, **more)
     return first.rule.failed(message + wants, fix=fix if first.rule is rules.SLOT else None, **more)
 
 
