@@ -60,7 +60,7 @@ def test_engines_say_their_points() -> None:
     for name, at_least in (("vllm", 10), ("sglang", 8)):
         points = list(environment.POINTS[name]())
         assert {p.purpose for p in points} >= {"capture", "gate"}
-        assert len({p.name for p in points}) == len(points) >= at_least
+        assert len({(p.name, p.purpose) for p in points}) == len(points) >= at_least
         assert all(p.name.startswith(f"{name}.") for p in points)
 
 
