@@ -95,9 +95,12 @@ class Engine:
     """Changes the target's own greedy token at a position."""
 
     def generate(
-        self, id_: str, prompt: Sequence[int], new_tokens: int, *, run: str = "", sample: str | None = None, cached: int = 0
-    ) -> Request:
-        """Rounds until ``new_tokens`` are there; the last round is whole."""
+        self, id_: str, prompt: Sequence[int], new_tokens: int, *, run: str = "", sample: str | None = None, cached: int = 0,
+        preempted: Sequence[int] = (),
+    ) -> Request:  # fmt: skip
+        """Rounds until ``new_tokens`` are there; the last round is whole. The drafts of ``preempted`` rounds are forgotten, everything is
+        run again, which gives a token, and the round is drafted anew."""
+        again = list(preempted)
         text = [*prompt]
         states_TC, said = self._run(text)
         text.append(said[-1])
@@ -109,12 +112,21 @@ class Engine:
         self.fed = [states_TC]
         if cached:
             self.noted.noted = {name: x[cached:] for name, x in self.noted.noted.items()}
-        self._prefill(len(prompt) - cached, text)
+        self._prefill(len(prompt) - cached, 0)
         proposed_RD: list[list[int]] = []
         emitted_RE: list[list[int]] = []
         number = 0
         while len(text) < len(prompt) + new_tokens:
             proposed = self._draft(drafting, number, text)
+            if number in again:
+                again.remove(number)
+                states_TC, said = self._run(text)
+                text.append(said[-1])
+                drafting = IncrementalDrafter(self.noted)  # type: ignore[arg-type]
+                drafting.prefill(torch.tensor(text), states_TC)
+                self.fed.append(states_TC[-1:])
+                self._prefill(len(text) - 1, number)
+                continue
             states_TC, said = self._run([*text, *proposed])
             said, states_NC = said[len(text) - 1 :], states_TC[len(text) - 1 :]
             lead = 0
@@ -180,12 +192,12 @@ class Engine:
             proposed.append(tokens[-1])
         return self.propose(number, proposed)
 
-    def _prefill(self, rows: int, text: list[int]) -> None:
+    def _prefill(self, rows: int, number: int) -> None:
         """One forward, or several whose rows are those of one (the chunks of a causal model)."""
         whole, size = self.noted.noted, self.chunk or rows
         for start in range(0, rows, size):
             self.noted.noted = {name: x[start : start + size] for name, x in whole.items()}
-            self._note("prefill", 0, 0)
+            self._note("prefill", number, 0)
 
     def _note(self, phase: str, number: int, step: int) -> None:
         k, noted = len(self.forwards), self.noted.noted
