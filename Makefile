@@ -32,7 +32,7 @@ types: $(VENV)/.test
 unit: $(VENV)/.test
 	$(BIN)/python -m pytest -q -m "not slow" -n 2
 
-# Coverage guided where Atheris is installed, at random otherwise; FUZZ_SECONDS for each of seven targets.
+# Coverage guided where Atheris is installed, at random otherwise; FUZZ_SECONDS for each of nine targets.
 FUZZ_SECONDS ?= 20
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tools.fuzz --seconds $(FUZZ_SECONDS)

@@ -34,8 +34,10 @@ from contract.reporting import Report
 from contract.source import parse_yaml
 from contract.source.header import read_header
 from contract.structs import load_typed
+from eagle3_contract.engines.spool_read import open_spool
 from eagle3_contract.model.spec import Contract
 from eagle3_contract.readings.serve_args import parse_serve_args
+from eagle3_contract.verify.server.exposition import parse_metrics
 
 Target = Callable[[bytes], None]
 _CONTROL: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
@@ -153,6 +155,31 @@ def serve_args(data: bytes) -> None:
         json.dumps(flags)
 
 
+@functools.cache
+def _spool() -> Path:
+    return Path(tempfile.mkdtemp(prefix="fuzz-spool-"))
+
+
+def spool(data: bytes) -> None:
+    """An event that hooks in an engine wrote; the folder holds no other."""
+    (_spool() / "000000000-1.safetensors").write_bytes(data)
+    try:
+        open_spool(_spool())
+    except UserError:
+        return
+
+
+def metrics(data: bytes) -> None:
+    """The page /metrics of a server, for both engines."""
+    text = data.decode("utf-8", "replace")
+    for prefix in ("vllm:", "sglang:"):
+        try:
+            found = parse_metrics(text, prefix, what="/metrics")
+        except UserError:
+            continue
+        assert all(name.startswith(prefix) for name, _, _ in found), "a line of another engine"
+
+
 TARGETS: Final[Mapping[str, Target]] = MappingProxyType(
     {
         "header": header,
@@ -162,6 +189,8 @@ TARGETS: Final[Mapping[str, Target]] = MappingProxyType(
         "bundle": bundle,
         "renderers": renderers,
         "serve_args": serve_args,
+        "spool": spool,
+        "metrics": metrics,
     }
 )
 """Name (also of the folder under tests/fuzz_corpus) to function."""
