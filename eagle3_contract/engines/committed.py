@@ -162,6 +162,11 @@ class _Walk:
             if positions[row] != first + at or ids[row] != made.tokens[first + at]:
                 expected = f"token {first + at} is {made.tokens[first + at]}"
                 raise self._row(item, f"row {row} is token {positions[row]} = {ids[row]}; {expected}")
+        if first < made.first and made.end > made.first:
+            # Preempted, and run again from before where a cached prefix had ended: those tokens have no rows in this bundle.
+            rows, first = rows[made.first - first :], made.first
+            if not rows:
+                return
         if first > made.end or first < made.first:
             raise self._row(item, f"rows from token {first} on, and those before end at {made.end}")
         room = made.first + self.max_rows - first

@@ -15,13 +15,14 @@ from eagle3_contract.verify.engine_drafter.ledger import Difference, Ledger
 from eagle3_contract.verify.engine_drafter.subject import Subject
 
 
-def copies(subject: Subject, states: int, carriers: Carriers, ledger: Ledger) -> None:
-    """Compare every used row of a request."""
+def copies(subject: Subject, states: int, carriers: Carriers, ledger: Ledger, *, rounding: float = 0.0) -> None:
+    """Compare every used row of a request. The captured states are those of the first time that a row was run: where a preempted request
+    is run again, what is fed may be ``rounding`` of its length away from them."""
     for _, row in subject.used():
         if row.drafted:
             _feedback(subject, row, carriers, ledger)
         else:
-            _fc_input(subject, row, states, carriers, ledger)
+            _fc_input(subject, row, states, carriers, ledger, rounding if row.again else 0.0)
             _hidden_input(subject, row, carriers, ledger)
 
 
@@ -30,9 +31,12 @@ def same(a_W: Tensor, b_W: Tensor) -> bool:
     return a_W.shape == b_W.shape and torch.equal(a_W.to(torch.float32), b_W.to(torch.float32))
 
 
-def _fc_input(subject: Subject, row: Row, states: int, carriers: Carriers, ledger: Ledger) -> None:
+def _fc_input(subject: Subject, row: Row, states: int, carriers: Carriers, ledger: Ledger, rounding: float) -> None:
     got, token = subject.value(row, "fc_in"), row.slot - subject.account.first_slot
     slots_TC = subject.recorded.slots
+    if token < 0:
+        ledger.unknown(rules.FC_INPUT, "it was run again after a preemption, and its states came from a cache before", required=False)
+        return
     if token >= len(slots_TC):
         ledger.unknown(rules.FC_INPUT, "it stands behind the last token that the answer kept", required=False)
         return
@@ -44,7 +48,7 @@ def _fc_input(subject: Subject, row: Row, states: int, carriers: Carriers, ledge
             return
     place = subject.place(row)
     ledger.compared(rules.FC_INPUT, place)
-    if same(got, slots_TC[token]):
+    if same(got, slots_TC[token]) or _near(got, slots_TC[token], states, rounding):
         return
     cause, says = "is not the captured states of its token: ", ""
     if got.shape != slots_TC[token].shape:
@@ -139,6 +143,14 @@ def _whose_state(subject: Subject, row: Row, due_at: int, got_H: Tensor, carrier
     when = f"{mine.round - info.round} rounds before" if info.round != mine.round else "the same round"
     step = f"draft step {info.step}" if info.phase == "draft" else info.phase
     return f"it is {c.name} of {step} of {when}"
+
+
+def _near(got_C: Tensor, due_C: Tensor, states: int, rounding: float) -> bool:
+    """Whether each state is within this share of its length; nothing is within zero."""
+    if not rounding or got_C.shape != due_C.shape:
+        return False
+    got_KG, due_KG = (x.to(torch.float64).view(states, -1) for x in (got_C, due_C))
+    return bool(((got_KG - due_KG).norm(dim=1) <= rounding * due_KG.norm(dim=1)).all())
 
 
 def _distance(got_W: Tensor, due_W: Tensor) -> str:

@@ -13,6 +13,7 @@ import torch
 from contract.errors import UserError
 from contract.files.bundle import Bundle
 from contract.findings import Check, Depth, Json, Rule
+from contract.numerics.tolerance import ROUNDING, Tolerance, tolerance_for
 from eagle3_contract.drafter.drafter import Drafter
 from eagle3_contract.drafter.names import HEAD
 from eagle3_contract.drafter.weights import WeightSource
@@ -118,7 +119,7 @@ class _Run:
         input_ids(self.every, self.wiring.token_shift, self.ledger)
         for subject in self.every:
             positions(subject, self.wiring, self.ledger)
-            copies(subject, len(self.bundle.manifest.recipe_fed), carriers, self.ledger)
+            copies(subject, len(self.bundle.manifest.recipe_fed), carriers, self.ledger, rounding=self._rounding)
             accepted += verified(subject, self.ledger)
         rounds = sum(len([e for e in s.recorded.emitted if e]) for s in self.every)
         self.measurement |= {"requests": len(self.every), "rounds": rounds, "accepted": accepted}
@@ -227,6 +228,12 @@ class _Run:
         source: WeightSource = self.source if variant.source is None else variant.source
         target = self.target if variant.target is None else variant.target
         return Drafter(variant.wiring, source, target_source=target, device=self.device)
+
+    @cached_property
+    def _rounding(self) -> float:
+        """How far a state of the target may be from itself, run once more."""
+        bound = tolerance_for(self.dtype, layers=self.bundle.manifest.layers) if self.dtype in ROUNDING else None
+        return bound.worst if isinstance(bound, Tolerance) else 0.0
 
     @cached_property
     def _readings(self) -> list[Variant]:

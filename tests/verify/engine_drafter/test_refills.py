@@ -14,7 +14,7 @@ from contract.files.bundle_manifest import ForwardInfo
 from contract.findings import ExitCode
 from eagle3_contract.verify.engine_drafter.fills import Fill, fills
 from verify.engine_drafter.conftest import Run
-from verify.engine_drafter.simulated import Engine, Request, simulate
+from verify.engine_drafter.simulated import PROMPT, Engine, Request, simulate
 
 TREE = {"style": "sglang", "topk": 4, "drafts": 7}
 AGAIN = "run again after a preemption (among the committed)"
@@ -73,6 +73,23 @@ def test_stale_rows_are_found_behind_a_refill(run: Run, chunk: int) -> None:
     """A fault that needs accepted drafts is told by its own rule, behind a preemption as well."""
     check = run(Engine(tokens=64, preempted=(4,), chunk=chunk, fault="no-rewrite")).one("engine.draft-kv")
     assert "as they were drafted" in check.message
+
+
+def refilled(tensors: dict[str, torch.Tensor], by: float) -> None:
+    """What reaches fc in the refill is not what was captured before, by this share of its length; fc and all behind it are not touched."""
+    k = next(int(n.split(".")[1]) for n in tensors if n.endswith(".fc_in") and tensors[n].shape[0] > PROMPT)
+    tensors[f"forward.{k}.fc_in"][3] *= 1 + by
+
+
+@pytest.mark.parametrize(("by", "kept"), [(1e-6, True), (0.01, False)])
+def test_states_that_were_run_again_may_be_rounded_otherwise(run: Run, by: float, kept: bool) -> None:
+    judged = run(Engine(tokens=64, preempted=(4,)), change=lambda _, tensors: refilled(tensors, by))
+    assert ("engine.fc-input" not in judged.rules) is kept, judged.text
+
+
+def test_a_first_run_is_compared_bit_for_bit(run: Run) -> None:
+    judged = run(Engine(tokens=64), change=lambda _, t: t["forward.0.fc_in"][3].mul_(1 + 1e-6))
+    assert judged.rules == {"engine.fc-input"}
 
 
 @dataclass(frozen=True)
