@@ -17,7 +17,7 @@ from contract.numerics.tolerance import Tolerance
 from eagle3_contract.drafter.drafter import Drafter
 from eagle3_contract.verify.engine_drafter.replay import Inputs, Outputs, replay
 from eagle3_contract.verify.engine_drafter.subject import Subject
-from eagle3_contract.verify.engine_drafter.views import RIGHT, View, mask
+from eagle3_contract.verify.engine_drafter.views import RIGHT, View, seen
 
 TENSORS: Final = ("state_out", "final_normed")
 """What the layers give, in the order of computation (the state handed on is the one before the final norm, if not told otherwise)."""
@@ -53,7 +53,7 @@ def run(drafter: Drafter, subject: Subject, view: View = RIGHT, inputs: Inputs |
     """Our forward over the request's own rows [M, H]. The request must have inputs."""
     given = inputs if inputs is not None else subject.inputs
     assert given is not None  # callers ask for ``Subject.problem`` first
-    out = replay(drafter, given, mask(subject.scene(drafter.wiring), view))
+    out = replay(drafter, given, *seen(subject.scene(drafter.wiring), view))
     return Outputs(out.final_NH[subject.before :], out.state_NH[subject.before :])
 
 

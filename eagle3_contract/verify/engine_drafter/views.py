@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 from eagle3_contract.verify.engine_drafter.account import ROOT, Account, Kind, Row
 
 
-@dataclass(slots=True)
+@dataclass
 class Scene:
     """The rows of one request as the views look at them.
 
@@ -73,6 +74,21 @@ class Scene:
                 found = slots[slot] + self.before
         return found
 
+    def left_in(self, slot: int, forward: int) -> int | None:
+        """N-row that was last written into a slot before a forward, whatever became of it; None if none was since the cache was filled."""
+        filled = max((at for at, _ in self.account.refilled if at <= forward), default=-1)
+        rows = self._written.get(slot, [])
+        found = next((n for n in reversed(rows) if self.row(n).forward < forward), None)
+        return found if found is not None and self.row(found).forward >= filled else None
+
+    @cached_property
+    def _written(self) -> dict[int, list[int]]:
+        """N-rows by slot, in the engine's order."""
+        found: dict[int, list[int]] = {}
+        for number, row in enumerate(self.account.rows, start=self.before):
+            found.setdefault(row.slot, []).append(number)
+        return found
+
     def of_forward(self, forward: int, *kinds: Kind) -> list[int]:
         """N-rows of a forward, of these kinds only if any are named."""
         key = (forward, kinds)
@@ -88,12 +104,13 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """The committed slots ``since`` ... ``upto - 1`` without the N-rows ``less``, and the N-rows ``more``."""
+    """The committed slots ``since`` ... ``upto - 1`` without the N-rows ``less``; the N-rows ``more``; and ``blank`` slots of zeros."""
 
     upto: int
     more: Collection[int] = ()
     less: Collection[int] = ()
     since: int = 0
+    blank: int = 0
 
 
 Sees = Callable[[Scene, int, Row], Sight]
@@ -112,6 +129,11 @@ class View:
 
 def mask(scene: Scene, view: View) -> Tensor:
     """Bool [N, N]: which rows each row sees. Borrowed rows see each other causally, whatever the view."""
+    return seen(scene, view)[0]
+
+
+def seen(scene: Scene, view: View) -> tuple[Tensor, Tensor | None]:
+    """``mask``, and int64 [N] how many slots of zeros each row sees besides; None where none does."""
     before, rows = scene.before, scene.account.rows
     sights = [view.sees(scene, number, row) for number, row in enumerate(rows, start=before)]
     seen_NN = torch.zeros((scene.rows, scene.rows), dtype=torch.bool)
@@ -130,7 +152,8 @@ def mask(scene: Scene, view: View) -> Tensor:
             seen_NN[at_P, n_P] = value
     if scene.window is not None:
         seen_NN &= _in_window(scene, scene.window)
-    return seen_NN
+    blank_N = torch.tensor([0] * before + [s.blank for s in sights], dtype=torch.int64)
+    return seen_NN, blank_N if bool(blank_N.any()) else None
 
 
 def _in_window(scene: Scene, window: int) -> Tensor:

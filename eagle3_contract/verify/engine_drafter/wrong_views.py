@@ -55,6 +55,16 @@ def _rejected_in_sight(scene: Scene, number: int, row: Row) -> Sight:
     return replace(sight, more=[*sight.more, *kept])
 
 
+def _beyond(scene: Scene, number: int, row: Row) -> Sight:
+    """Draft step s reads s slots behind its own: what an earlier forward left there, or zeros where nobody has written."""
+    sight = right_sight(scene, number, row)
+    if not row.drafted:
+        return sight
+    slots = range(row.slot + 1, row.slot + 1 + row.slot - row.root)
+    left = [n for slot in slots if (n := scene.left_in(slot, row.forward)) is not None]
+    return replace(sight, more=[*sight.more, *left], blank=len(slots) - len(left))
+
+
 def _rejected_kept(scene: Scene, number: int, row: Row) -> Sight:
     sight = right_sight(scene, number, row)
     kept = [n for k in _extends(scene) if k < row.forward for n in scene.of_forward(k, Kind.REJECTED)]
@@ -153,12 +163,18 @@ LANES: Final = (
     "srt/layers/attention/intel_amx_backend.py:462). Chains "
     "(speculative_eagle_topk 1) are not touched."
 )
+GROWS_TWICE: Final = (
+    "vLLM 0.32.0 does so on a CPU with disable_padded_drafter_batch: seq_lens and seq_lens_cpu_upper_bound are one tensor there, and both "
+    "are advanced in every step (v1/spec_decode/llm_base_proposer.py, _update_positions_dependent_metadata), so that lengths grow by 2. "
+    "Leave the flag out."
+)
 WRONG_VIEWS: Final = (
     View("own-lane", "the draft rows in its own place of the earlier steps, and not its ancestors", _own_lane, LANES),
     View("siblings", "the draft rows of other branches, too", _siblings),
     View("no-drafts", "no draft row of the earlier steps of its round", _no_drafts),
     View("root-overwritten", "a draft where the last committed row should stand", _root_overwritten),
     View("rejected-in-sight", "rejected rows that the extend left behind the last committed one, too", _rejected_in_sight),
+    View("beyond", "as many slots too many as its draft step counts, with what is left in them, or zeros", _beyond, GROWS_TWICE),
     View("rejected-kept", "the rejected rows of all earlier extends, too", _rejected_kept),
     View("drafts-kept", "the draft rows of all earlier rounds, too", _drafts_kept),
     View("stale", "accepted drafts as they were drafted, never rewritten from the target's states", _stale),

@@ -75,6 +75,7 @@ FAULTS = (
         "no-rewrite",
         "rejected-kept",
         "rejected-in-sight",
+        "slots-too-many",
         "drafts-not-seen",
         "own-lane",
         "siblings",
@@ -348,6 +349,8 @@ class Request:
                 order = [*order[: root + 1], order[-1]]
             if self.e.has("rejected-in-sight"):
                 order += [self.cache.table[s] for s in range(slot + 1, root + 1 + junk)]
+            if self.e.has("slots-too-many"):
+                order += [self.cache.place(s) for s in range(slot + 1, slot + 1 + step)]
             stale = self.e.has("stale-state") and step == self.e.drafts - 1
             position = self.position(root if self.e.has("constant-positions") else slot, draft=True)
             fed = Fed([proposed[-1]], [position], states[-2 if stale else -1][None], [place], [[*order[:], *self.kept]], [True])

@@ -45,6 +45,7 @@ EVERYWHERE = {
     "no-rewrite": Found("draft-kv", "state_out", "extend", 26, "as they were drafted, in the forward that should rewrite them, too"),
     "rejected-kept": Found("draft-kv", "state_out", "draft", 25, "the rejected rows of all earlier extends"),
     "rejected-in-sight": Found("draft-kv", "state_out", "draft", 25, "rejected rows that the extend left behind the last committed one"),
+    "slots-too-many": Found("draft-kv", "state_out", "draft", PROMPT, "sees as many slots too many as its draft step counts", how=LONG),
     "drafts-not-seen": Found("draft-kv", "state_out", "draft", PROMPT + 1, "no draft row of the earlier steps", how=LONG),
     "own-lane": Found("draft-kv", "state_out", "draft", PROMPT + 1, "in its own place of the earlier steps", how=TREE),
     "siblings": Found("draft-kv", "state_out", "draft", PROMPT + 1, "the draft rows of other branches, too", how=TREE),
@@ -142,3 +143,11 @@ def test_two_faults_at_once_are_told_apart(run: Run) -> None:
     assert "norm_before_residual" in wiring.message
     assert wiring.evidence["first"]["phase"] == "prefill"
     assert "rejected rows of all earlier extends" in cache.message
+
+
+@pytest.mark.parametrize("how", [{"style": "vllm"}, {"style": "sglang", "drafts": 2}, {"preempted": (3,)}, {"chunk": 10}])
+def test_slots_too_many_however_it_runs(run: Run, how: dict[str, object]) -> None:
+    """What stands in the slots that are read too many is zeros, rejected rows or drafts of earlier rounds."""
+    check = run(Engine(fault="slots-too-many", **{"tokens": TOKENS, "drafts": 4, **how})).one("engine.draft-kv")
+    assert "disable_padded_drafter_batch" in (check.fix or "")
+    assert check.evidence["explanation"]["fits"]
