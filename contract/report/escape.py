@@ -1,7 +1,8 @@
 """Nothing that came from a file acts on a terminal, a log command or a page.
 
 ``visible`` is for text: control characters become ``\\x1b``, bidirectional and invisible ones ``\\u202e``, and the prefixes of log
-commands (``::error`` of GitHub workflows, ``##[`` and ``##vso[`` of runners that read them anywhere in a line) are broken up.
+commands (``::error`` of GitHub workflows; ``##[``, ``##vso[`` and ``##teamcity[`` of runners that read them anywhere in a line) are broken
+up.
 ``json_text`` is for JSON: the same characters as escapes that every parser reads back.
 """
 
@@ -15,8 +16,10 @@ from typing import Final
 from contract.findings import Json
 from contract.reporting import plain
 
-_COMMAND: Final = re.compile(r"::(?=[A-Za-z])|##(?=\[|vso\[)")
-_UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_COMMAND: Final = re.compile(r"::(?=[A-Za-z])|##(?=\[|vso\[|teamcity\[)", re.IGNORECASE)
+_UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
+_UNSEEN: Final = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Letters and marks that have no ink (Default_Ignorable_Code_Point of Unicode outside the categories above, and the empty Braille cell)."""
 _TYPOGRAPHY: Final = str.maketrans(
     {"…": "...", "–": "-", "—": "-", "‘": "'", "’": "'", "“": '"', "”": '"', "×": "x", "→": "->", "≤": "<=", "≥": ">="}
 )
@@ -39,7 +42,7 @@ def ascii_visible(text: str) -> str:
 def _character(c: str) -> str:
     if c == "\n":
         return "\\n"
-    if unicodedata.category(c) not in _UNSAFE_CATEGORIES:
+    if unicodedata.category(c) not in _UNSAFE_CATEGORIES and _UNSEEN.match(c) is None:
         return c
     code = ord(c)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,5 +1,7 @@
 """SARIF 2.1.0 (OASIS, sarif-v2.1.0-os).
 
+§3.11.6: in a message ``[text](place)`` is a link, so that no text of a file may hold one.
+
 §3.27.9: a result whose kind is not ``fail`` has the level ``none``. Failed checks and rejected inputs are ``fail``; an undecided required
 check is ``open``; what a warning rule noticed is ``fail`` at level ``warning`` or ``note``; a waived failure is a suppressed ``fail``.
 """
@@ -41,7 +43,7 @@ def _invocation(report: Report) -> Json:
         "exitCode": int(report.exit_code),
         "exitCodeDescription": headline(report),
         "toolExecutionNotifications": [
-            {"level": "error" if check.rejected else "warning", "message": {"text": visible(check.message)}}
+            {"level": "error" if check.rejected else "warning", "message": {"text": _text(check.message)}}
             for check in report.checks
             if check.status is Status.UNKNOWN and check.required
         ],
@@ -55,7 +57,7 @@ def _result(check: Check, rules: Sequence[str]) -> Json:
         "ruleIndex": rules.index(check.rule),
         "kind": kind,
         "level": level,
-        "message": {"text": visible(_message(check))},
+        "message": {"text": _text(_message(check))},
         "properties": {
             "status": check.status.value,
             "required": check.required,
@@ -75,7 +77,7 @@ def _justification(check: Check) -> dict[str, Json]:
     """The reason that the waiver gives (contract.waivers puts it into the evidence)."""
     waiver = check.evidence.get("waiver")
     reason = waiver.get("reason") if isinstance(waiver, Mapping) else None
-    return {"justification": visible(reason)} if isinstance(reason, str) else {}
+    return {"justification": _text(reason)} if isinstance(reason, str) else {}
 
 
 def _kind(check: Check) -> tuple[str, str]:
@@ -103,6 +105,11 @@ def _location(check: Check) -> Json:
             physical["region"] = {"startLine": where.line, **({"startColumn": where.column} if where.column is not None else {})}
         location["physicalLocation"] = physical
     return location
+
+
+def _text(text: str) -> str:
+    """A message without embedded links: a viewer would show the text of a link that a file wrote, and go elsewhere."""
+    return visible(text).replace("](", "]\\x28")
 
 
 def _uri(path: str) -> str:

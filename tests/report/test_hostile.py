@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from contract.findings import Check, Severity, Status, Where
 from contract.report import FORMATS, PLAIN, Style, render
+from contract.report.escape import json_text, visible
 from contract.report.flow import Edge, Flow
 from contract.reporting import Report
 from report.samples import HOSTILE, REPORTS
@@ -87,6 +88,19 @@ def assert_harmless(form: str, report: Report, style: Style = PLAIN) -> str:
         assert not found, found
     output.encode()
     return output
+
+
+@pytest.mark.parametrize("unseen", ["\u00a0", "\u2003", "\u034f", "\u115f", "\u2800", "\u3164", "\ufe0f", "\uffa0", "\U000e0101"])
+def test_two_names_never_look_the_same(unseen: str) -> None:
+    assert visible(f"fc{unseen}.weight").isascii()
+    assert visible("名前é.weight") == "名前é.weight"
+
+
+@pytest.mark.parametrize("command", ["##teamcity[x]", "##VSO[x]", "::Error::x", "###[error]", ":::debug::x"])
+def test_commands_of_log_readers_are_broken_up(command: str) -> None:
+    assert visible(command) != command
+    assert json.loads(json_text([command])) == [command]
+    assert command not in json_text([command])
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -39,6 +39,15 @@ def test_any_report_validates_and_keeps_the_rule_on_levels(report: Report) -> No
         assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
 
 
+def test_no_name_becomes_a_link() -> None:
+    (run,) = json.loads(render(worst("[0](http://x)"), "sarif"))["runs"]
+    texts = [r["message"]["text"] for r in run["results"]]
+    texts += [s["justification"] for r in run["results"] for s in r.get("suppressions", []) if "justification" in s]
+    texts += [n["message"]["text"] for i in run["invocations"] for n in i["toolExecutionNotifications"]]
+    assert texts
+    assert all("[0]" in text and "](" not in text for text in texts)
+
+
 def test_the_validator_notices() -> None:
     document = json.loads(render(REPORTS["violated"], "sarif"))
     document["runs"][0]["results"][0]["level"] = "bad"
