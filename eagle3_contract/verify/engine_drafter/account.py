@@ -82,6 +82,7 @@ class Account:
         phases: per forward.
         problems: (forward number or None, what is wrong) of rows too many or too few.
         undrafted: rounds whose proposals no forward made.
+        never_fed: by the next forward that ran, (round, first token, last token) of each round whose drafter was left out.
         text: every token known of the sequence.
     """
 
@@ -95,6 +96,7 @@ class Account:
     phases: list[str] = field(default_factory=list)
     problems: list[tuple[int | None, str]] = field(default_factory=list)
     undrafted: list[int] = field(default_factory=list)
+    never_fed: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
 
     def hole_before(self, row: Row) -> bool:
         """Whether a committed row that this one should see never ran."""
@@ -229,6 +231,8 @@ class _Walk:
             # The drafter was left out for a whole round, and its cache lacks what that round committed.
             if before + 2 == forward.info.round:
                 done.problems.append((forward.number, LEFT_OUT))
+            first = done.next_slot + self.shift
+            done.never_fed.setdefault(forward.number, []).append((before + 1, first, first + len(self._emitted(before)) - 1))
             done.committed.extend([ROOT] * len(self._emitted(before)))
             before = self.rounds_committed = before + 1
         emitted = self._emitted(before)

@@ -140,7 +140,9 @@ class _Run:
                 self.ledger.compared(rules.ROWS, subject.place(row))
             for forward, says in subject.account.problems:
                 place, fix = _place(subject, forward), ROOM if says in (LEFT_OUT, ZEROS) else None
-                d = Difference(place=place, tensor="forward", cause=f"is not accounted for: {says}", fix=fix)
+                holes = subject.account.never_fed.get(forward, []) if forward is not None and says == LEFT_OUT else []
+                told = "; ".join(f"the drafter was not run for round {r}: tokens {a} to {b} were never fed" for r, a, b in holes)
+                d = Difference(place=place, tensor="forward", cause=f"is not accounted for: {says}", says=told, fix=fix)
                 self.ledger.differs(rules.ROWS, d)
         used = sum(n for kind, n in kinds.items() if kind in USED)
         self.measurement["rows"] = {kind: n for kind, n in kinds.items() if n}

@@ -55,12 +55,15 @@ def _rejected_in_sight(scene: Scene, number: int, row: Row) -> Sight:
     return replace(sight, more=[*sight.more, *kept])
 
 
+def slots_behind(row: Row) -> range:
+    """As many slots behind a row's own as its draft step counts."""
+    return range(row.slot + 1, row.slot + 1 + row.slot - row.root)
+
+
 def _beyond(scene: Scene, number: int, row: Row) -> Sight:
     """Draft step s reads s slots behind its own: what an earlier forward left there, or zeros where nobody has written."""
     sight = right_sight(scene, number, row)
-    if not row.drafted:
-        return sight
-    slots = range(row.slot + 1, row.slot + 1 + row.slot - row.root)
+    slots = slots_behind(row)
     left = [n for slot in slots if (n := scene.left_in(slot, row.forward)) is not None]
     return replace(sight, more=[*sight.more, *left], blank=len(slots) - len(left))
 
@@ -168,13 +171,16 @@ GROWS_TWICE: Final = (
     "are advanced in every step (v1/spec_decode/llm_base_proposer.py, _update_positions_dependent_metadata), so that lengths grow by 2. "
     "Leave the flag out."
 )
+BEYOND: Final = View(
+    "beyond", "as many slots too many as its draft step counts, with what its own request left in them, or zeros", _beyond, GROWS_TWICE
+)
 WRONG_VIEWS: Final = (
     View("own-lane", "the draft rows in its own place of the earlier steps, and not its ancestors", _own_lane, LANES),
     View("siblings", "the draft rows of other branches, too", _siblings),
     View("no-drafts", "no draft row of the earlier steps of its round", _no_drafts),
     View("root-overwritten", "a draft where the last committed row should stand", _root_overwritten),
     View("rejected-in-sight", "rejected rows that the extend left behind the last committed one, too", _rejected_in_sight),
-    View("beyond", "as many slots too many as its draft step counts, with what is left in them, or zeros", _beyond, GROWS_TWICE),
+    BEYOND,
     View("rejected-kept", "the rejected rows of all earlier extends, too", _rejected_kept),
     View("drafts-kept", "the draft rows of all earlier rounds, too", _drafts_kept),
     View("stale", "accepted drafts as they were drafted, never rewritten from the target's states", _stale),

@@ -76,6 +76,7 @@ FAULTS = (
         "rejected-kept",
         "rejected-in-sight",
         "slots-too-many",
+        "blocks-reused",
         "drafts-not-seen",
         "own-lane",
         "siblings",
@@ -238,6 +239,9 @@ class Request:
         self.e, self.w, self.text, self.before = engine, weights, list(text), before
         self.states = states_TC.to(engine.dtype)
         self.d, self.cache = Drafter(engine, weights), Cache.empty(engine.dtype)
+        if engine.has("blocks-reused") and before:  # what the request before left stands where it was, slot for slot
+            last = before[-1].cache
+            self.cache.key[: len(last.table)], self.cache.value[: len(last.table)] = last.key[last.table], last.value[last.table]
         self.forwards: list[ForwardInfo] = []
         self.tensors: dict[str, Tensor] = {}
         self.proposed: list[list[int]] = []

@@ -9,7 +9,7 @@ import torch
 
 from contract.findings import ExitCode
 from verify.engine_drafter.conftest import Run
-from verify.engine_drafter.simulated import FAULTS, PROMPT, Engine
+from verify.engine_drafter.simulated import FAULTS, PROMPT, Engine, simulate
 
 TOKENS = 64
 CHAIN = {"tokens": TOKENS}
@@ -90,7 +90,7 @@ def test_a_fault_is_found_and_located(run: Run, fault: str) -> None:
 
 
 def test_all_faults_are_here() -> None:
-    assert {*EVERYWHERE, "fc-skipped", "missing-row", "skipped-round"} == set(FAULTS)
+    assert {*EVERYWHERE, "blocks-reused", "fc-skipped", "missing-row", "skipped-round"} == set(FAULTS)
 
 
 def test_the_same_maps_and_heads_in_logits_of_the_targets_vocabulary(run: Run) -> None:
@@ -122,6 +122,10 @@ def test_a_round_without_the_drafter_leaves_a_hole(run: Run) -> None:
     assert "the drafter was left out for whole rounds before it" in hole.message
     assert "zeros were proposed in a round without running the drafter" in zeros.message
     assert hole.evidence["first"]["round"] == 5
+    ((_, request),) = simulate(Engine(fault="skipped-round", tokens=TOKENS), 1)
+    first = PROMPT + 1 + sum(map(len, request.emitted[:3]))
+    last = first + len(request.emitted[3]) - 1
+    assert f"the drafter was not run for round 4: tokens {first} to {last} were never fed" in hole.message
     assert hole.fix is not None
     assert "gpu_model_runner.py" in hole.fix
     assert judged.rules == {"engine.rows-accounted", "engine.draft-kv"}, judged.text
@@ -151,3 +155,14 @@ def test_slots_too_many_however_it_runs(run: Run, how: dict[str, object]) -> Non
     check = run(Engine(fault="slots-too-many", **{"tokens": TOKENS, "drafts": 4, **how})).one("engine.draft-kv")
     assert "disable_padded_drafter_batch" in (check.fix or "")
     assert check.evidence["explanation"]["fits"]
+
+
+def test_blocks_that_are_used_again_are_no_fault(run: Run) -> None:
+    """Who reads its own rows only never sees what others left."""
+    assert run(Engine(fault="blocks-reused", tokens=TOKENS, drafts=4), 3).failed == []
+
+
+def test_slots_too_many_in_blocks_that_served_others(run: Run) -> None:
+    check = run(Engine(fault="slots-too-many+blocks-reused", tokens=TOKENS, drafts=4), 3).one("engine.draft-kv")
+    assert "with what the requests before it left in them" in check.message
+    assert len(check.evidence["per_request"]) == 3
