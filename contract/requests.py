@@ -70,8 +70,9 @@ class CaptureRequest:
     """``contract capture``: record what a running engine feeds the drafter. ``imitate`` names an engine whose reading decides it.
 
     ``engine_python`` is the interpreter of the engine's environment, ``max_new_tokens`` how many tokens each prompt gets, ``runs`` under
-    which circumstances each is run, ``dtype`` what the engine computes in; None and empty stand for the engine's own. ``spool`` is what a
-    server's plugin recorded: then nothing is run, and at most ``max_requests`` with ``max_rows`` tokens each are kept.
+    which circumstances each is run besides the plain one, ``dtype`` what the engine computes in; None and empty stand for the engine's
+    own. ``spool`` is what a server's plugin recorded: then nothing is run, and at most ``max_requests`` with ``max_rows`` tokens each are
+    kept.
     """
 
     spec: str

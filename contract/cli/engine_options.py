@@ -27,7 +27,7 @@ def run_options(function: F) -> F:
             "--runs",
             metavar="NAMES",
             callback=_words,
-            help="Circumstances of each prompt: plain, again, batched, cached, chunked, or all.  [default: plain]",
+            help="Circumstances of each prompt besides plain: again, batched, cached, chunked, or all.  [default: plain only]",
         ),
         click.option("--max-new-tokens", metavar="N", type=click.IntRange(1, 100_000), help="Generated for each prompt.  [default: 32]"),
         click.option("--engine-python", metavar="PY", help="Interpreter of the environment that has the engine.  [default: this one]"),

@@ -30,6 +30,8 @@ STARTS: Final = ((PLAIN, "again", "batched"), *((run,) for run in APART))
 def parse_runs(words: Iterable[str]) -> tuple[str, ...]:
     """Runs as a bundle names them, in the order of ``RUNS``, from words of the command line (``all`` for all; none for ``plain``).
 
+    The plain run is always among them and comes first: it is what training is compared with, and what the others are measured against.
+
     Raises:
         UsageError: ``engine.options`` for another word.
     """
@@ -39,7 +41,7 @@ def parse_runs(words: Iterable[str]) -> tuple[str, ...]:
             raise UsageError(
                 f"{shown(word)!r} is no run; there are {', '.join(RUNS)}, all", rule="engine.options", fix=RULES["engine.options"].remedy
             )
-    chosen = RUNS if "all" in given else [r for r in RUNS if r in given]
+    chosen = RUNS if "all" in given else [r for r in RUNS if r in given or r == "plain"]
     return tuple(PLAIN if r == "plain" else r for r in chosen)
 
 

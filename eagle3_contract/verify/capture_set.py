@@ -16,12 +16,12 @@ from contract.files.bundle import Bundle, BundleRequest
 from contract.files.bundle_manifest import FINAL_NORM as FINAL_NORM_TENSOR
 from contract.files.bundle_manifest import GREEDY, INPUT_IDS, POSITION_IDS
 from contract.files.torch_tensors import load_tensor
-from contract.findings import Check, Where
+from contract.findings import Check, Depth, Where
 from contract.statement import fact
 from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.model.states import FINAL_NORM, State
 from eagle3_contract.verify import rules
-from eagle3_contract.verify.engine_runs.rows import RowLedger, is_compared, repeats, rows_in_common
+from eagle3_contract.verify.engine_runs.rows import PLAIN, RowLedger, full_tokens, is_compared, repeats, rows_in_common
 
 _NUMBERED: Final = re.compile(r"(slot|boundary)\.(\d+)")
 
@@ -133,6 +133,7 @@ class Requests:
     """
 
     def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
         self._open = [Captured.of(r) for r in bundle.requests if is_compared(r)]
         self._ids = {c.request.id: c.input_ids for c in self._open}
         self.ledger = RowLedger(bundle)
@@ -141,6 +142,10 @@ class Requests:
         """The request for a sample, looked at up to the last row in common: the one that names it, else the one that runs most of its
         tokens. An engine that was given the sample's prompt goes on with its own text."""
         found = self._find(sample, input_ids_T)
+        if found is None and (runs := self._runs_of(sample, input_ids_T)):
+            text = f"the capture has sample {sample} in {' and '.join(runs)} only: nothing of it can be compared with training"
+            fix = "Capture the plain run, too: `contract capture` makes it whichever runs are asked for."
+            return None, [rules.CAPTURE_SAMPLES.undecided(text, at=Depth.VERIFY, expected=sample, where=Where(sample=sample), fix=fix)]
         if found is None:
             return None, [
                 rules.CAPTURE_SAMPLES.failed(f"the capture has no request for sample {sample}", expected=sample, where=Where(sample=sample))
@@ -176,6 +181,12 @@ class Requests:
             return named
         fitting = [c for c in self._open if c.request.sample is None and repeats(c.request, self._ids[c.request.id], input_ids_T)]
         return max(fitting, key=lambda c: rows_in_common(self._ids[c.request.id], input_ids_T), default=None)
+
+    def _runs_of(self, sample: str, input_ids_T: Tensor) -> list[str]:
+        """Further runs, and cached prefixes, in which a sample was run."""
+        others = [r for r in self._bundle.requests if not is_compared(r)]
+        fitting = [r for r in others if r.info.sample == sample or (r.info.sample is None and repeats(r, full_tokens(r), input_ids_T))]
+        return list(dict.fromkeys("requests behind a cached prefix" if r.info.run == PLAIN else f"run {r.info.run}" for r in fitting))
 
     def rest(self) -> list[Captured]:
         """Requests that repeat no sample."""

@@ -387,6 +387,7 @@ def test_environment_of_a_serving_command() -> None:
 def test_runs() -> None:
     assert parse_runs([]) == ("",)
     assert parse_runs(["chunked", "plain"]) == ("", "chunked")
+    assert parse_runs(["cached"]) == ("", "cached")  # nothing could be said of a run without the plain one
     assert starts(parse_runs(["all"])) == [("", "again", "batched"), ("cached",), ("chunked",)]
     assert submissions(("batched",), 3) == [{"run": "batched", "prompts": [0, 1, 2]}]
     with pytest.raises(UsageError, match="'chunky' is no run"):

@@ -152,3 +152,17 @@ def test_one_row_in_common(demo: Demo, tmp_path: Path) -> None:
     first = demo.engine.generate("one", demo.samples[0].input_ids_T[:1].tolist(), 4, sample=demo.samples[0].name)
     report = demo.verify(demo.write(tmp_path / "bundle", [first, *demo.plain[1:]]))
     assert report.exit_code is ExitCode.KEPT, dump(report)
+
+
+def test_samples_of_further_runs_only(demo: Demo, tmp_path: Path) -> None:
+    """Nothing is compared with training, which is no fault of the engine; a sample that nobody ran is one."""
+    requests = [replace(r, run="batched", id=f"{r.id}@batched") for r in demo.plain]
+    report = demo.verify(demo.write(tmp_path / "further", requests))
+    said = [c for c in report.checks if c.rule == "capture.samples"]
+    assert {c.status for c in said} == {Status.UNKNOWN}
+    assert all("in run batched only" in c.message and c.required for c in said)
+    assert report.exit_code is ExitCode.UNKNOWN, dump(report)
+    report = demo.verify(demo.write(tmp_path / "fewer", requests[:-1]))
+    assert [c.where.sample for c in report.checks if c.rule == "capture.samples" and c.status is Status.FAILED and c.where] == [
+        demo.samples[-1].name
+    ]
