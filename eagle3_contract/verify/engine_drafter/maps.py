@@ -48,6 +48,7 @@ class Maps:
             made |= {VocabMap.OFFSET: stored.cpu() + identity, VocabMap.ABSOLUTE: stored.cpu()}
         maps.others = {_WORDS[kind]: ids for kind, ids in made.items() if not torch.equal(ids, maps.targets_D)}
         maps.others["d2t is added twice"] = 2 * maps.targets_D - identity
+        maps.others["d2t holds absolute ids and is read as offsets (token = draft id + d2t)"] = maps.targets_D + identity
         return maps
 
     @property
