@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from contract.errors import UserError
@@ -16,6 +17,7 @@ from eagle3_contract.readings.engines import read
 from eagle3_contract.readings.forward import CannotRun, to_reading
 from eagle3_contract.readings.load import load_drafter, load_target
 from eagle3_contract.readings.reading import BOUNDARIES, EngineReading, Field
+from eagle3_contract.readings.recorded_flags import recorded_flags
 from eagle3_contract.readings.rules import Origin
 from eagle3_contract.readings.view import DrafterView, Target
 
@@ -71,18 +73,19 @@ def inference_reading(manifest: Manifest, loaded: LoadedContract, training: Read
         (manifest.engine.name, manifest.engine.runner, manifest.engine.version) if who is None else (who.name, who.runner, who.version)
     )
     reference = f"{name}{f'[{runner}]' if runner else ''}{f'=={version}' if version else ''}"
+    flags = flags_of(manifest)
     provenance["imitates" if who is not None else "reader"] = reference
     try:
         view = load_drafter(loaded.drafter_folder)
         facts = load_target(target) if target is not None else None
-        readings = read(view, reference, facts)
+        readings = read(view, reference, facts, flags)
     except UserError as error:
         return InferenceReading(reading=None, problem=f"{reference}: {error.message}", provenance=provenance)
     chosen = readings[0]
     done = to_reading(chosen)
     boundaries = chosen.get(BOUNDARIES)
     reason = f"{chosen.reader}: {_because(boundaries)}"
-    fix = remedy(view, reference, facts, training.recipe)
+    fix = remedy(view, reference, facts, training.recipe, flags)
     if isinstance(done, CannotRun):
         return InferenceReading(reading=None, reason=reason, fix=fix, problem=done.reason, provenance=provenance)
     runnable = replace(
@@ -105,7 +108,14 @@ def _because(found: Field) -> str:
     return f"{found.origin.value}: {found.value} ({found.rule}; {found.source})"
 
 
-def remedy(view: DrafterView, reference: str, target: Target | None, recipe: Recipe) -> str | None:
+def flags_of(manifest: Manifest) -> dict[str, Any]:
+    """The serving flags that the engine of a capture ran with. One that is only imitated was not served."""
+    return recorded_flags(manifest.engine.flags) if manifest.imitates is None else {}
+
+
+def remedy(
+    view: DrafterView, reference: str, target: Target | None, recipe: Recipe, flags: Mapping[str, Any] = MappingProxyType({})
+) -> str | None:
     """The ids to write, and where, so that an engine captures a recipe: tried on the drafter's config and read back.
 
     Ids are tried in both numberings (the boundary itself, and one less) and in both places; None if no combination gives the recipe.
@@ -117,7 +127,7 @@ def remedy(view: DrafterView, reference: str, target: Target | None, recipe: Rec
                 continue
             config = _with_ids(view.config, place, ids)
             try:
-                readings = read(replace(view, config=config), reference, target)
+                readings = read(replace(view, config=config), reference, target, flags)
             except UserError:
                 return None
             if readings and all(_feeds(r, recipe) for r in readings):

@@ -15,8 +15,9 @@ from eagle3_contract.readings.engines import read
 from eagle3_contract.readings.forward import CannotRun, to_reading
 from eagle3_contract.readings.load import load_drafter, load_target
 from eagle3_contract.readings.reading import EngineReading
+from eagle3_contract.readings.rules import Origin
 from eagle3_contract.verify.engine_drafter.variants import Variant, in_words
-from eagle3_contract.verify.inference import REFERENCE
+from eagle3_contract.verify.inference import REFERENCE, flags_of
 
 FIELDS: Final[Mapping[str, str]] = {
     "norm_before_residual": "wiring.norm_before_residual",
@@ -64,7 +65,7 @@ def engine_readings(manifest: Manifest, loaded: LoadedContract, target: str | No
         facts = load_target(target) if target is not None else None
         for reference in _references(name, runner, version):
             try:
-                return list(read(view, reference, facts))
+                return list(read(view, reference, facts, flags_of(manifest)))
             except UserError:
                 continue
     except UserError:
@@ -100,4 +101,5 @@ def _because(reading: EngineReading, name: str) -> str:
         found = reading.get(label)
     except KeyError:
         return ""
-    return f"{label} is {found.value} ({found.origin.value}: {found.rule or found.key}; {found.source})"
+    origin = f"{found.origin.value} {found.key}" if found.origin is Origin.FLAG else found.origin.value
+    return f"{label} is {found.value} ({origin}: {found.rule or found.key}; {found.source})"

@@ -27,6 +27,7 @@ RECIPE = (2, 6, 9)
 PROMPT = 24
 HEADS, HEAD_DIM, EPS, THETA = 2, 64, 1e-5, 10000.0
 VOCAB = 2048
+WINDOW = 16
 JUNK = 1.7
 """Scale of the states of rejected drafts, which nobody knows and nobody may need."""
 
@@ -77,6 +78,7 @@ FAULTS = (
         "rejected-in-sight",
         "slots-too-many",
         "blocks-reused",
+        "window",
         "drafts-not-seen",
         "own-lane",
         "siblings",
@@ -307,6 +309,8 @@ class Request:
         if self.e.has("prefix-not-seen"):
             order = order[self.e.chunk :]
         sees = [[*order, *self.kept, *places[: i + 1]] for i in range(rows)]
+        if self.e.has("window"):
+            sees = [row[-WINDOW:] for row in sees]
         stale = self.e.has("no-rewrite") and phase == "extend"
         writes = [not (stale and i < min(count - 1, self.e.drafts - 1)) for i in range(rows)]
         fed = Fed(ids, [self.position(first + i) for i in range(rows)], hidden, places, sees, writes)
@@ -355,6 +359,8 @@ class Request:
                 order += [self.cache.table[s] for s in range(slot + 1, root + 1 + junk)]
             if self.e.has("slots-too-many"):
                 order += [self.cache.place(s) for s in range(slot + 1, slot + 1 + step)]
+            if self.e.has("window"):
+                order = order[-WINDOW:]
             stale = self.e.has("stale-state") and step == self.e.drafts - 1
             position = self.position(root if self.e.has("constant-positions") else slot, draft=True)
             fed = Fed([proposed[-1]], [position], states[-2 if stale else -1][None], [place], [[*order[:], *self.kept]], [True])

@@ -9,7 +9,7 @@ import torch
 
 from contract.findings import ExitCode
 from verify.engine_drafter.conftest import Run
-from verify.engine_drafter.simulated import FAULTS, PROMPT, Engine, simulate
+from verify.engine_drafter.simulated import FAULTS, PROMPT, WINDOW, Engine, simulate
 
 TOKENS = 64
 CHAIN = {"tokens": TOKENS}
@@ -90,7 +90,7 @@ def test_a_fault_is_found_and_located(run: Run, fault: str) -> None:
 
 
 def test_all_faults_are_here() -> None:
-    assert {*EVERYWHERE, "blocks-reused", "fc-skipped", "missing-row", "skipped-round"} == set(FAULTS)
+    assert {*EVERYWHERE, "blocks-reused", "window", "fc-skipped", "missing-row", "skipped-round"} == set(FAULTS)
 
 
 def test_the_same_maps_and_heads_in_logits_of_the_targets_vocabulary(run: Run) -> None:
@@ -166,3 +166,17 @@ def test_slots_too_many_in_blocks_that_served_others(run: Run) -> None:
     check = run(Engine(fault="slots-too-many+blocks-reused", tokens=TOKENS, drafts=4), 3).one("engine.draft-kv")
     assert "with what the requests before it left in them" in check.message
     assert len(check.evidence["per_request"]) == 3
+
+
+def test_a_window_that_a_serving_flag_asks_for(run: Run) -> None:
+    """The flags that the engine ran with are part of its reading: the flag is named, and it alone explains the rows."""
+    # SGLang: a token sees the window and itself.
+    flags = (("speculative_draft_window_size", str(WINDOW - 1)), ("speculative_algorithm", "EAGLE3"), ("cached: page_size", "4"))
+    check = run(Engine(fault="window", flags=flags, **SGLANG)).one("engine.drafter-wiring")
+    assert f"window {WINDOW} instead of" in check.message
+    assert "flag --speculative_draft_window_size" in (check.fix or "")
+
+
+def test_a_window_that_no_flag_asks_for(run: Run) -> None:
+    """The twin without the flag: the same rows, and nothing in the files or flags that makes them so."""
+    assert run(Engine(fault="window", **SGLANG)).rules == {"engine.drafter-forward"}
