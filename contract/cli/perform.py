@@ -15,7 +15,7 @@ from contract.cli.emit import emit
 from contract.cli.gate_options import policies
 from contract.cli.params import Output
 from contract.cli.say import checks_of, say_error, say_fault
-from contract.errors import ToolError, UserError
+from contract.errors import ToolError, UsageError, UserError
 from contract.findings import Check, Json
 from contract.gate import judge
 from contract.kinds import Kind
@@ -37,13 +37,21 @@ def perform(command: str, body: Callable[[], Result], outputs: Sequence[Output],
     A ``UserError`` is a line on stderr, and a report with the rejected check where a format was asked for. An interrupted body leaves a
     report that is marked incomplete. A fault of this program is a traceback and exit code 2, never 1: it is no verdict.
     """
-    asked = bool(outputs)
+    safe = [output for output in outputs if not _is_input(output, subject or {})]
+    asked = bool(safe)
 
     def unusable(*checks: Check, complete: bool = True) -> int:
         report = Report(command=command, subject=subject or {}, checks=checks, complete=complete)
-        return emit(report, outputs) if asked else int(report.exit_code)
+        return emit(report, safe) if asked else int(report.exit_code)
 
     try:
+        for output in outputs:
+            if output not in safe:
+                raise UsageError(
+                    f"the report would take the place of {output.file}, which is to be looked at",
+                    rule="cli.not-together",
+                    fix="Name another file for the report.",
+                )
         with shown_on(sys.stderr, os.environ) if command in LONG else nullcontext():
             result = body()
         return emit(result, outputs)
@@ -56,6 +64,17 @@ def perform(command: str, body: Callable[[], Result], outputs: Sequence[Output],
         return unusable(*checks_of(stopped), complete=False)
     except Exception as error:  # noqa: BLE001 -- the outermost boundary: an uncaught fault would exit 1, which means "violated"
         return unusable(say_fault(error))
+
+
+def _is_input(output: Output, subject: Mapping[str, Json]) -> bool:
+    """Whether a report would be written over a file that the command names as its subject."""
+    if output.file is None:
+        return False
+    named = [value for value in subject.values() if isinstance(value, str)]
+    try:
+        return any(os.path.exists(value) and os.path.exists(output.file) and os.path.samefile(value, output.file) for value in named)
+    except (OSError, ValueError):
+        return False
 
 
 def perform_request(kind: Callable[[], Kind], command: str, request: Request, outputs: Sequence[Output]) -> int:

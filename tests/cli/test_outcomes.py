@@ -118,6 +118,17 @@ def test_a_file_that_cannot_be_written(run_line: Run, kind: FakeKind, spec: str)
     assert "files.write-failed" in ran.err
 
 
+def test_no_report_takes_the_place_of_the_contract(run_line: Run, kind: FakeKind, spec: str, tmp_path: Path) -> None:
+    before, other = Path(spec).read_bytes(), tmp_path / "other.json"
+    kind.result = report(passed=1)
+    ran = run_line("check", spec, "--format", f"json={spec}", "--format", f"sarif={other}", "--format", "json")
+    assert ran.code == json.loads(ran.out)["exit_code"] == 2
+    assert "cli.not-together" in ran.err
+    assert Path(spec).read_bytes() == before
+    assert other.exists()
+    assert run_line("check", spec, "--format", f"json={tmp_path / 'fine.json'}").code == 0
+
+
 def test_answers_are_text_or_json(run_line: Run, kind: FakeKind, spec: str) -> None:
     kind.result = Answer(text="a\x1b[1m\n::error::b\nc", data={"x": float("nan")}, exit_code=ExitCode.VIOLATED)
     ran = run_line("show", spec)
