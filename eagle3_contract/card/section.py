@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -114,7 +115,7 @@ def _serving(engines: Sequence[OnEngine], spec: str) -> Iterator[str]:
         yield ""
     for command in commands:
         engine = next(e.reader for e in engines if e.command == command and e.as_trained is not False)
-        yield visible(f"    contract guard {DRAFTER}/{spec} --engine '{engine}' -- {command}")
+        yield visible(f"    contract guard {shlex.quote(f'{DRAFTER}/{spec}')} --engine '{engine}' -- {command}")
         yield ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,15 @@ def test_nothing_from_a_contract_acts(tmp_path: Path, capfd: pytest.CaptureFixtu
     )
     assert hostile.contract["target"]["id"] in shown.stdout.splitlines()
     assert not (tmp_path / "hacked").exists()
+
+
+def test_the_name_of_a_contract_is_one_word_of_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pair().write(tmp_path)
+    name = "a;touch hacked $(touch hacked).yaml"
+    (tmp_path / "contract.yaml").rename(tmp_path / name)
+    _, text = card(capfd, name, "--engine", "sglang==0.5.23")
+    line = next(line for line in text.splitlines() if "sglang.launch_server" in line)
+    assert shlex.split(line)[:3] == ["contract", "guard", f"DRAFTER/{name}"]
 
 
 def test_into_a_model_card(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
