@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from contract.errors import InputRejected
 from contract.files.names import shown
 from contract.findings import Json
-from eagle3_contract.verify.server.client import Client
+from eagle3_contract.verify.server.client import Answer, Client
 from eagle3_contract.verify.server.facts import Server
 from eagle3_contract.verify.server.rules import rejected
 from eagle3_contract.verify.server.sglang import open_sglang
@@ -24,7 +25,7 @@ def recognise(client: Client) -> Server:
         UserError: it cannot be asked; see ``Client.ask``.
     """
     answer = client.get(MODELS)
-    card = _base_model(client.as_json(answer, f"GET {MODELS}")) if answer.status == 200 else {}
+    card = _base_model(_listed(client, answer)) if answer.status == 200 else {}
     owner = text(card.get("owned_by"))
     max_length = count(card.get("max_model_len"))
     server: Server | None = None
@@ -36,6 +37,16 @@ def recognise(client: Client) -> Server:
         return server
     name = owner or answer.server or "a server without a name"
     raise rejected("server.engine", f"{client.address} is {shown(name)}: this version verifies servers of vLLM and SGLang")
+
+
+def _listed(client: Client, answer: Answer) -> Json:
+    """The list of models. A page instead of JSON is what a web server says that is no engine."""
+    try:
+        return client.as_json(answer, f"GET {MODELS}")
+    except InputRejected as error:
+        if error.rule != "files.json-syntax":
+            raise
+        raise rejected("server.engine", f"{client.address} answers {MODELS} with something that is no JSON") from error
 
 
 def _base_model(listed: Json) -> dict[str, Any]:

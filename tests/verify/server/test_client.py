@@ -10,6 +10,7 @@ from contract.errors import LimitExceeded, UserError
 from contract.limits import DEFAULT_LIMITS, Limits
 from eagle3_contract.verify.server.address import parse_address
 from eagle3_contract.verify.server.client import API_KEY, Client
+from eagle3_contract.verify.server.recognise import recognise
 from verify.server.hostile import Behaviour, answer, dripping, endless, misbehaving, says, silent
 from verify.server.imitations import CERTIFICATE, KEY, Sglang, served
 
@@ -19,6 +20,14 @@ HEAD = b"HTTP/1.1 200 OK\r\n"
 
 def client(url: str, *, limits: Limits = QUICK, key: str | None = None) -> Client:
     return Client(parse_address(url), limits, {} if key is None else {API_KEY: key})
+
+
+def test_a_page_instead_of_a_list_of_models_is_no_engine() -> None:
+    with misbehaving(says(answer(b"<html>a web page</html>"))) as url, pytest.raises(UserError) as caught:
+        recognise(client(url))
+    assert caught.value.rule == "server.engine"
+    assert caught.value.fix is not None
+    assert "/v1" in caught.value.fix
 
 
 def error(behaviour: Behaviour, *, key: str | None = None) -> UserError:
