@@ -1,7 +1,7 @@
 """The contract core: contracts, findings, files, captures, reports and the command line. Knows no drafter family.
 
-``from contract import check, verify, read`` is the Python API (contract.api). It is imported when it is asked for, so that ``import
-contract`` costs nothing.
+``from contract import check, verify, capture, read`` is the Python API (contract.api). It is imported when it is asked for, so that
+``import contract`` costs nothing.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from contract.api import EngineReading, NotKept, check, read, require_kept, verify
+    from contract.api import Capture, EngineReading, NotKept, capture, check, read, require_kept, verify
     from contract.errors import UserError
     from contract.findings import Check, ExitCode, Status, Verdict
     from contract.reporting import Report
 
 __version__ = "0.1.0"
 __all__ = [
+    "Capture",
     "Check",
     "EngineReading",
     "ExitCode",
@@ -24,6 +25,7 @@ __all__ = [
     "Status",
     "UserError",
     "Verdict",
+    "capture",
     "check",
     "read",
     "require_kept",

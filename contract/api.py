@@ -1,4 +1,4 @@
-"""The Python API: the commands as functions with typed results. ``from contract import check, verify, read``.
+"""The Python API: the commands as functions with typed results. ``from contract import check, verify, capture, read``.
 
 Nothing is printed. What a command line would exit with is ``Report.exit_code``; what could not be used at all raises ``UserError``, or is
 a rejected check in the report, exactly as on the command line. Policies and waivers hold here too (contract.gate).
@@ -20,7 +20,7 @@ from contract.kinds import default_kind, kind_of_spec
 from contract.policy.load import policy_files
 from contract.report import render
 from contract.reporting import Report
-from contract.requests import CheckRequest, Executor, Integrity, ReadRequest, VerifyRequest
+from contract.requests import CaptureRequest, CheckRequest, Executor, Integrity, ReadRequest, Run, VerifyRequest
 from contract.settings.effective import configured_policies, effective
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -82,6 +82,21 @@ class EngineReading:
         return field.value
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capture:
+    """A bundle that was written: how many requests and tokens it has, which engine wrote it, and the states that it fed, in order.
+
+    ``data`` is the whole JSON of ``contract capture``.
+    """
+
+    bundle: str
+    requests: int
+    tokens: int
+    engine: str
+    recipe_fed: Sequence[int | str]
+    data: Mapping[str, Json]
+
+
 def check(
     spec: PathLike,
     *,
@@ -126,6 +141,9 @@ def verify(
     server: str | None = None,
     prompts: PathLike | None = None,
     max_new_tokens: int | None = None,
+    engine_python: PathLike | None = None,
+    runs: Iterable[Run] = (),
+    dtype: str | None = None,
     target: PathLike | None = None,
     serve_args: Mapping[str, str] = _NO_ARGUMENTS,
     device: str = "auto",
@@ -144,6 +162,8 @@ def verify(
         capture: a capture bundle. engine: capture now, from this engine (then ``target`` is needed). server: the URL of a running server,
             which needs no torch where ``prompts`` are given. One of the three.
         prompts, max_new_tokens: for an engine or a server: a file of prompts, and how many tokens each is continued by.
+        engine_python, runs, dtype: for an engine: the interpreter of the environment that has it, the circumstances in which each prompt
+            is run besides the plain one, and what it computes in (None: the contract's).
         target: the target's folder.
         serve_args: server command lines by engine.
         device: ``auto``, ``cpu``, ``cuda`` ...
@@ -156,8 +176,10 @@ def verify(
 
     Raises:
         UserError: as ``check``; rule ``cli.not-together`` for two of ``capture``, ``engine`` and ``server``, for ``workers``, ``resume`` or
-            ``executor`` with one of them, and for ``prompts`` or ``max_new_tokens`` without an engine or a server.
+            ``executor`` with one of them, for ``prompts`` or ``max_new_tokens`` without an engine or a server, and for ``engine_python``,
+            ``runs`` or ``dtype`` without an engine.
     """
+    asked = _runs(runs)
     given = [source for source in (capture, engine, server) if source is not None]
     if len(given) > 1:
         raise UsageError("capture, engine and server are given together", rule="cli.not-together", fix="Give one of them.")
@@ -169,6 +191,8 @@ def verify(
         )
     if engine is None and server is None and (prompts is not None or max_new_tokens is not None):
         raise UsageError("prompts and max_new_tokens are for an engine or a server", rule="cli.not-together", fix="Leave them out.")
+    if engine is None and (engine_python is not None or asked or dtype is not None):
+        raise UsageError("engine_python, runs and dtype are for an engine", rule="cli.not-together", fix="Name it with engine.")
     request = VerifyRequest(
         spec=os.fspath(spec),
         samples=_path(samples),
@@ -177,6 +201,9 @@ def verify(
         server=server,
         prompts=_path(prompts),
         max_new_tokens=max_new_tokens,
+        engine_python=_path(engine_python),
+        runs=asked,
+        dtype=dtype,
         target=_path(target),
         serve_args=dict(serve_args),
         device=device,
@@ -187,6 +214,88 @@ def verify(
         allow_pickle=allow_pickle,
     )
     return _judged(request, policies)
+
+
+def capture(
+    spec: PathLike,
+    *,
+    engine: str,
+    target: PathLike,
+    out: PathLike,
+    prompts: PathLike | None = None,
+    samples: PathLike | None = None,
+    spool: PathLike | None = None,
+    max_requests: int | None = None,
+    max_rows: int | None = None,
+    imitate: str | None = None,
+    serve_args: Mapping[str, str] = _NO_ARGUMENTS,
+    engine_python: PathLike | None = None,
+    max_new_tokens: int | None = None,
+    runs: Iterable[Run] = (),
+    dtype: str | None = None,
+    device: str = "auto",
+    allow_pickle: bool = False,
+) -> Capture:
+    """``contract capture``: run the target in an engine and record what the engine feeds the drafter. Needs torch.
+
+    Args:
+        spec: the contract file.
+        engine: ``transformers``, or ``vllm`` or ``sglang``, with a version or without.
+        target: the target's folder.
+        out: the bundle to write, a free name or an empty folder.
+        prompts, samples, spool: what is run: a file of prompts, or the tokens of training samples; or what the plugin recorded in a server,
+            of which a bundle is made. One of the three.
+        max_requests, max_rows: how much of a spool is kept.
+        imitate: feed what this engine would feed (transformers only).
+        serve_args: server command lines by engine.
+        engine_python, max_new_tokens, runs, dtype: how vLLM or SGLang is run, as for ``verify``.
+        device: ``auto``, ``cpu``, ``cuda`` ...
+        allow_pickle: read pickle-based samples too, in a child process with limits.
+
+    Raises:
+        UserError: the engine, the target, the prompts or the place cannot be used; rule ``cli.not-together`` for not exactly one of
+            ``prompts``, ``samples`` and ``spool``, and for arguments that mean nothing to a spool, or to anything else.
+    """
+    asked = _runs(runs)
+    if sum(given is not None for given in (prompts, samples, spool)) != 1:
+        raise UsageError("not one of prompts, samples and spool is given", rule="cli.not-together", fix="Give one of them.")
+    if spool is None and (max_requests is not None or max_rows is not None):
+        raise UsageError("max_requests and max_rows are for a spool", rule="cli.not-together", fix="Leave them out.")
+    if spool is not None and (imitate or engine_python is not None or max_new_tokens is not None or asked or dtype):
+        raise UsageError(
+            "imitate, engine_python, max_new_tokens, runs and dtype mean nothing to a spool", rule="cli.not-together", fix="Leave them out."
+        )
+    request = CaptureRequest(
+        spec=os.fspath(spec),
+        engine=engine,
+        target=os.fspath(target),
+        out=os.fspath(out),
+        prompts=_path(prompts),
+        samples=_path(samples),
+        spool=_path(spool),
+        max_requests=max_requests,
+        max_rows=max_rows,
+        imitate=imitate,
+        serve_args=dict(serve_args),
+        engine_python=_path(engine_python),
+        max_new_tokens=max_new_tokens,
+        runs=asked,
+        dtype=dtype,
+        device=device,
+        allow_pickle=allow_pickle,
+    )
+    answer = judge(kind_of_spec(request.spec), request)
+    if not isinstance(answer, Answer) or not isinstance(answer.data, dict):
+        raise InternalError("`capture` answers, it does not report")
+    data: dict[str, Any] = answer.data
+    return Capture(
+        bundle=request.out,
+        requests=data["requests"],
+        tokens=data["tokens"],
+        engine=data["engine"],
+        recipe_fed=tuple(data["recipe_fed"]),
+        data=data,
+    )
 
 
 def read(
@@ -226,6 +335,11 @@ def _judged(request: CheckRequest | VerifyRequest, policies: Iterable[PathLike])
     if not isinstance(result, Report):
         raise InternalError(f"the kind answered {type(request).__name__} without a report")
     return result
+
+
+def _runs(runs: Iterable[Run]) -> tuple[str, ...]:
+    """A text is one word or several with commas between them, as on the command line."""
+    return tuple(w.strip() for w in runs.split(",")) if isinstance(runs, str) else tuple(runs)
 
 
 def _path(path: PathLike | None) -> str | None:

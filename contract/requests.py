@@ -13,6 +13,8 @@ from contract.limits import DEFAULT_LIMITS, Limits
 
 Integrity: TypeAlias = Literal["headers", "values", "digests"]
 Executor: TypeAlias = Literal["local", "ray"]
+Run: TypeAlias = Literal["plain", "again", "batched", "cached", "chunked", "all"]
+"""Circumstances in which a running engine is given its prompts; ``plain`` is always among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

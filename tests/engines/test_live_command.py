@@ -12,6 +12,7 @@ from fake_engine import install, seen
 from recording import Recording
 from verify.scenario import LAYERS, VOCAB, Scenario, build, write_target
 
+import contract
 from contract.cli.main import main
 from contract.files.bundle import open_bundle
 
@@ -165,3 +166,41 @@ def test_dtype_reaches_transformers(right: Scenario, tmp_path: Path, line: Run) 
     code, text = line(*words, "--dtype", "float16", "-o", tmp_path / "bundle")
     assert code == 0, text
     assert open_bundle(tmp_path / "bundle").manifest.engine.dtype == "float16"
+
+
+def test_from_python(right: Scenario, tmp_path: Path) -> None:
+    """`contract.capture` and `contract.verify` run an engine as the commands do."""
+    python = install(tmp_path / "env", real=True, feeds=FED, start={"layers": LAYERS})
+    how = {"engine_python": python, "max_new_tokens": 2, "dtype": "float32"}
+    made = contract.capture(
+        right.spec, engine="vllm", target=right.target_dir, out=tmp_path / "bundle", samples=right.samples, runs=["batched"], **how
+    )
+    assert (made.engine, made.requests, made.recipe_fed) == ("vllm[v1]==0.32.0", 6, (2, 4, 5))
+    (told,) = seen(tmp_path / "env")
+    assert [s["run"] for s in told["job"]["submissions"]] == ["", "", "", "batched"]
+    assert (told["job"]["max_new_tokens"], told["job"]["flags"]["dtype"]) == (2, "float32")
+    report = contract.verify(right.spec, engine="vllm", target=right.target_dir, samples=right.samples, runs="batched", **how)
+    assert {c.status for c in report.checks if c.rule == "states.recipe"} == {contract.Status.PASSED}
+    assert seen(tmp_path / "env")[-1]["job"]["submissions"] == told["job"]["submissions"]
+
+
+@pytest.mark.parametrize("more", [{"engine_python": "py"}, {"runs": ["again"]}, {"dtype": "float32"}])
+def test_options_of_an_engine_without_one(right: Scenario, more: dict[str, object]) -> None:
+    with pytest.raises(contract.UserError, match="engine_python, runs and dtype are for an engine") as raised:
+        contract.verify(right.spec, samples=right.samples, **more)  # type: ignore[arg-type]
+    assert raised.value.rule == "cli.not-together"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({}, "not one of prompts, samples and spool"),
+        ({"prompts": "p", "samples": "s"}, "not one of prompts, samples and spool"),
+        ({"prompts": "p", "max_rows": 3}, "are for a spool"),
+        ({"spool": "s", "runs": ["again"]}, "mean nothing to a spool"),
+    ],
+)
+def test_captures_from_python_that_cannot_be(right: Scenario, tmp_path: Path, more: dict[str, object], words: str) -> None:
+    with pytest.raises(contract.UserError, match=words) as raised:
+        contract.capture(right.spec, engine="vllm", target=right.target_dir, out=tmp_path / "b", **more)  # type: ignore[arg-type]
+    assert raised.value.rule == "cli.not-together"
