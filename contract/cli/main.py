@@ -47,6 +47,8 @@ def main(argv: Sequence[str]) -> int:
 def run() -> None:
     """The console script ``contract``."""
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it, and is obeyed
+        signal.signal(signal.SIGHUP, _interrupt)
     code = main(sys.argv[1:])
     try:
         if sys.stdout is not None:
@@ -58,5 +60,5 @@ def run() -> None:
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    # SIGTERM ends a run as Ctrl-C does: with a report that is marked incomplete.
+    # SIGTERM and a closed terminal end a run as Ctrl-C does: with a report that is marked incomplete, and nothing left behind.
     raise KeyboardInterrupt

@@ -66,7 +66,7 @@ def test_no_renderer_imports_torch(form: str, tmp_path: Path) -> None:
     assert not names & {*HEAVY, "structlog", "rich"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_in_an_incomplete_report(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("schema_version: 1\nkind: fake\n")
     line = [sys.executable, "-c", SLEEPER, "check", "c.yaml", "--format", "json"]
@@ -78,6 +78,15 @@ def test_a_signal_ends_in_an_incomplete_report(number: signal.Signals, tmp_path:
     assert process.returncode == 2
     assert json.loads(out)["incomplete"] is True
     assert b"Traceback" not in err
+
+
+def test_nohup_is_obeyed() -> None:
+    """What is ignored when the program starts stays ignored."""
+    code = "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); sys.argv[1:] = ['version']\n"
+    code += "import contract.cli.main as m\nact = m.main\n"
+    code += "m.main = lambda words: os.kill(os.getpid(), signal.SIGHUP) or act(words)\nm.run()"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert (ran.returncode, ran.stderr) == (0, b"")
 
 
 def test_a_reader_that_goes_away(tmp_path: Path) -> None:
