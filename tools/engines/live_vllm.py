@@ -75,6 +75,18 @@ CASES = (
         exit_code=1,
         dimension="engine",
     ),
+    # Room for two requests and a half of two blocks each: the others are preempted when they enter their third.
+    Case(
+        name="preempted",
+        options=(
+            "--runs",
+            "batched",
+            "--max-new-tokens",
+            "140",
+            *FLOAT32,
+            *serve(num_gpu_blocks_override=6, block_size=128, max_num_seqs=8),
+        ),
+    ),
     Case(name="other-boundaries", drafter="drafter-b", exported=False, options=FLOAT32, exit_code=1, dimension="recipe"),
     # Exit 3: a server's records repeat no training sample; the plugin's have no counters either.
     Case(name="server-extension", how="extension", exit_code=3),
