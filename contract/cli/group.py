@@ -49,10 +49,13 @@ class ContractGroup(click.Group):
         return [name for name in SUMMARIES if _is_offered(name)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
         if cmd_name not in SUMMARIES or not _is_offered(cmd_name):
             return None
         command: click.Command = import_module(f"contract.cli.{cmd_name}").command
+        if ctx.resilient_parsing:
+            from contract.cli.completing import complete_files
+
+            complete_files(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -51,3 +51,24 @@ def _complete(words: str, index: int, folder: Path) -> list[str]:
 def test_bash_completes(tmp_path: Path) -> None:
     assert _complete("contract che", 1, tmp_path) == ["check"]
     assert _complete("contract check --integrity d", 3, tmp_path) == ["digests"]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("contract check dra", "file"),
+        ("contract check drafter/contract.yaml --target tar", "file"),
+        ("contract verify drafter/contract.yaml --capture cap", "file"),
+        ("contract explain states.rec", None),
+        ("contract check drafter/contract.yaml --integrity d", "plain"),
+    ],
+)
+def test_places_are_left_to_the_shell_which_knows_its_files(words: str, kind: str | None) -> None:
+    environ = {
+        **os.environ,
+        "_CONTRACT_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    ran = subprocess.run([sys.executable, "-m", "contract"], capture_output=True, text=True, env=environ, check=True)
+    assert [line.partition(",")[0] for line in ran.stdout.split("\n") if line] == ([] if kind is None else [kind])
