@@ -83,8 +83,20 @@ def checks(
     every = subjects(with_forwards, shift=training.wiring.token_shift, longest=_longest(bundle))
     _Run(bundle, loaded, training, source, target, every, ledger, measurements, target_folder, device or torch.device("cpu")).run()
     yield from _counted(bundle)
+    yield from _without_forwards(bundle)
     for rule in rules.RULES[1:]:
         yield from ledger.checks(rule)
+
+
+def _without_forwards(bundle: Bundle) -> Iterator[Check]:
+    """Requests that drafted, of whose drafter nothing is there: where it is there of others, theirs is missing."""
+    without = [r for r in bundle.requests if not r.info.forwards and "round.proposed" in r.tensors]
+    if without:
+        text = (
+            f"{len(without)} of {len(bundle.requests)} requests drafted and hold no forward of the drafter ({without[0].id} is the first): "
+            "nothing of theirs could be compared"
+        )
+        yield rules.ROWS.undecided(text, at=Depth.VERIFY, fix="Capture again: a capture of the whole run holds them.")
 
 
 class _Run:

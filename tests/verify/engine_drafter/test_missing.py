@@ -149,3 +149,18 @@ def test_positions_at_the_end_of_the_longest_sequence(run: Run) -> None:
     judged = run(engine, change=clamped)
     assert judged.exit_code is ExitCode.KEPT, judged.text
     assert judged.measurement["rows"]["beyond the longest sequence"] == 1
+
+
+def test_the_forwards_of_one_request_are_missing(tmp_path: Path) -> None:
+    """It drafted, and nothing of its drafter is there: the others' forwards prove nothing about it."""
+    requests = simulate(SHORT, 2)
+    name = requests[1][0]
+    requests[1][1].forwards.clear()
+
+    def without(sample: str, tensors: dict[str, Tensor]) -> None:
+        for key in [k for k in tensors if sample == name and k.startswith("forward.")]:
+            del tensors[key]
+
+    judged = judge(write(tmp_path / "bundle", SHORT, requests, without))
+    assert (judged.rules, judged.exit_code) == (set(), ExitCode.UNKNOWN)
+    assert "1 of 2 requests drafted and hold no forward of the drafter" in judged.text
