@@ -20,7 +20,7 @@ SOURCE_RULES: Final[tuple[Rule, ...]] = (
         "file-unreadable",
         "The contract is a regular file that can be read",
         "A contract that is missing, a folder, a pipe or a device cannot be read, so nothing can be verified.",
-        "Name the contract file itself, and give this user permission to read it.",
+        "Name the file itself (a contract, its waivers, a policy), and give this user permission to read it.",
     ),
     _rule(
         "file-too-large",

@@ -35,7 +35,7 @@ def read_bytes(path: str | os.PathLike[str], *, file: str, limits: Limits = DEFA
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise reject("file-unreadable", f"cannot read {file}: {reason}", file=file) from error
+        raise reject("file-unreadable", f"{file} cannot be read: {reason}", file=file) from error
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):

@@ -47,7 +47,7 @@ def test_the_fixtures(tmp_path: Path) -> None:
     assert "3 failed, 1 passed" in ran.stdout, ran.stdout + ran.stderr
     assert "FAILED reading.boundaries" in ran.stdout
     assert "UNKNOWN (exit 3)" in ran.stdout
-    assert "cannot read absent.yaml" in ran.stdout
+    assert "absent.yaml cannot be read" in ran.stdout
 
 
 def test_the_plugin_costs_other_suites_nothing(tmp_path: Path) -> None:

@@ -118,6 +118,15 @@ def test_a_file_that_cannot_be_written(run_line: Run, kind: FakeKind, spec: str)
     assert "files.write-failed" in ran.err
 
 
+def test_a_policy_that_is_not_there_is_named_once_and_not_called_a_contract(run_line: Run, kind: FakeKind, spec: str) -> None:
+    kind.result = report(passed=1)
+    ran = run_line("check", spec, "--policy", "absent.yaml")
+    assert ran.code == 2
+    assert ran.err.startswith("error: absent.yaml cannot be read: ")
+    assert ran.err.count("absent.yaml") == 1
+    assert "Name the contract file" not in ran.err
+
+
 def test_no_report_takes_the_place_of_the_contract(run_line: Run, kind: FakeKind, spec: str, tmp_path: Path) -> None:
     before, other = Path(spec).read_bytes(), tmp_path / "other.json"
     kind.result = report(passed=1)
