@@ -3,7 +3,9 @@
 ``sha256`` over, in this order, 64 rows of the embedding, 64 rows of the head (of the embedding where the head is tied) and the final
 norm. The rows are ``i * (V - 1) // 63`` for i = 0 ... 63, V the stored rows, so that the first and the last are among them. Before each
 part goes a line ``{part} {dtype} {shape}\\n`` in ASCII, with the safetensors dtype, then the stored bytes. Sharding and names do not
-matter; another revision, dtype or quantisation gives another fingerprint.
+matter; another dtype or quantisation gives another fingerprint, and so does
+another revision unless it left the embedding, the head and the final norm alone (a merged LoRA, a tune with both frozen): that one shows in
+the states, or in the digests of the target's files.
 """
 
 from __future__ import annotations

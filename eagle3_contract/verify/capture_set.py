@@ -72,6 +72,12 @@ def belongs(bundle: Bundle, loaded: LoadedContract) -> Iterator[Check]:
     """Whether the bundle's target and drafter are the contract's, as far as both sides say."""
     contract, manifest = loaded.contract, bundle.manifest
     compared, differs = 0, False
+    if manifest.kind != contract.kind:
+        yield rules.CAPTURE_DRAFTER.failed(
+            f"the capture was taken for a drafter of the kind {manifest.kind}, the contract is for {contract.kind}",
+            expected=contract.kind,
+            actual=manifest.kind,
+        )
     layers = fact(contract.target.layers)
     if layers.known:
         compared += 1

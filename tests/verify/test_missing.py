@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -159,3 +160,11 @@ def test_golden_rows_of_too_few_steps_are_noticed(scenario: Scenario) -> None:
         scenario.rewrite(lambda c: c.update(golden={"file": "golden.safetensors", "produced_by": "trainer"}))
         (found,) = [c for c in scenario.verify().checks if c.rule == "golden.steps"]
         assert found.status is status
+
+
+def test_a_capture_for_another_kind_of_drafter(scenario: Scenario) -> None:
+    bundle = scenario.capture((0, 3, 5), "other-kind")
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    assert "capture.drafter" not in failed(scenario.verify(bundle))
+    (bundle / "manifest.json").write_text(json.dumps(manifest | {"kind": "eagle"}))
+    assert "capture.drafter" in failed(scenario.verify(bundle))
