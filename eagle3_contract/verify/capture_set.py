@@ -14,15 +14,19 @@ from torch import Tensor
 
 from contract.files.bundle import Bundle, BundleRequest
 from contract.files.bundle_manifest import FINAL_NORM as FINAL_NORM_TENSOR
-from contract.files.bundle_manifest import GREEDY, INPUT_IDS, POSITION_IDS
+from contract.files.bundle_manifest import GREEDY, INPUT_IDS, POSITION_IDS, Manifest
 from contract.files.torch_tensors import load_tensor
 from contract.findings import Check, Depth, Where
 from contract.statement import fact
 from eagle3_contract.model.load import LoadedContract
-from eagle3_contract.model.states import FINAL_NORM, State
+from eagle3_contract.model.states import FINAL_NORM, State, recipe_text
 from eagle3_contract.verify import rules
 from eagle3_contract.verify.engine_runs.rows import PLAIN, RowLedger, full_tokens, is_compared, repeats, rows_in_common
+from eagle3_contract.verify.inference import recipe_fed
 
+COUNT_BOUNDARIES: Final = ("sglang", "vllm")
+"""Engines whose live ids, as our hooks record them, are boundary numbers (SGLang's ``layers_to_capture``, vLLM's
+``aux_hidden_state_layers``), whatever numbering their configs use."""
 _NUMBERED: Final = re.compile(r"(slot|boundary)\.(\d+)")
 
 
@@ -78,6 +82,7 @@ def belongs(bundle: Bundle, loaded: LoadedContract) -> Iterator[Check]:
             expected=contract.kind,
             actual=manifest.kind,
         )
+    yield from _ids_set(manifest)
     layers = fact(contract.target.layers)
     if layers.known:
         compared += 1
@@ -130,6 +135,17 @@ def belongs(bundle: Bundle, loaded: LoadedContract) -> Iterator[Check]:
         )
     if known and not wrong:
         yield rules.CAPTURE_DRAFTER.passed(f"{len(known)} files of the drafter have the digests that the capture was taken for")
+
+
+def _ids_set(manifest: Manifest) -> Iterator[Check]:
+    """Whether the ids that the running engine had set are the states that the manifest says it fed, where they count boundaries."""
+    ids = manifest.engine.layer_ids
+    if not ids or manifest.engine.name not in COUNT_BOUNDARIES or FINAL_NORM in manifest.recipe_fed:
+        return
+    held, fed = sorted({i for i in ids if 0 <= i <= manifest.layers}), sorted(s for s in manifest.recipe_fed if not isinstance(s, str))
+    text = f"{manifest.engine.name} had the layer ids {ids} set, and the manifest says that {recipe_text(recipe_fed(manifest))} was fed"
+    rule = rules.CAPTURE_RECIPE
+    yield rule.passed(text) if held == fed else rule.failed(text, expected=fed, actual=held)
 
 
 class Requests:

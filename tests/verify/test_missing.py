@@ -168,3 +168,12 @@ def test_a_capture_for_another_kind_of_drafter(scenario: Scenario) -> None:
     assert "capture.drafter" not in failed(scenario.verify(bundle))
     (bundle / "manifest.json").write_text(json.dumps(manifest | {"kind": "eagle"}))
     assert "capture.drafter" in failed(scenario.verify(bundle))
+
+
+@pytest.mark.parametrize(("ids", "found"), [([5, 0, 3, 3], False), ([0, 3, 6], True), ([], False)])
+def test_the_ids_that_an_engine_had_set_are_the_recipe_that_the_manifest_names(scenario: Scenario, ids: list[int], found: bool) -> None:
+    bundle = scenario.capture((0, 3, 5), "ids")
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    manifest["engine"] |= {"name": "vllm", "version": "0.32.0", "runner": "v1", "layer_ids": ids}
+    (bundle / "manifest.json").write_text(json.dumps(manifest))
+    assert ("capture.recipe-fed" in failed(scenario.verify(bundle))) is found
