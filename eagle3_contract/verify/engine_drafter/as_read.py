@@ -14,7 +14,7 @@ from eagle3_contract.model.wiring import Attention, LaterLayerNorm, Wiring
 from eagle3_contract.readings.engines import read
 from eagle3_contract.readings.forward import CannotRun, to_reading
 from eagle3_contract.readings.load import load_drafter, load_target
-from eagle3_contract.readings.reading import EngineReading
+from eagle3_contract.readings.reading import EngineReading, Field
 from eagle3_contract.readings.rules import Origin
 from eagle3_contract.verify.engine_drafter.variants import Variant, in_words
 from eagle3_contract.verify.inference import REFERENCE, flags_of
@@ -92,7 +92,12 @@ def of_readings(readings: list[EngineReading], base: Wiring) -> Iterator[Variant
         if not names:
             continue
         because = "; ".join(filter(None, (_because(reading, n) for n in names)))
-        yield Variant(in_words(base, wiring, names), wiring, because=f"{reading.reader}: {because}", changed=frozenset(names))
+        yield Variant(
+            in_words(base, wiring, names),
+            wiring,
+            because=f"{reading.reader} reads it so: {because}. Change what it reads, or train for it.",
+            changed=frozenset(names),
+        )
 
 
 def _because(reading: EngineReading, name: str) -> str:
@@ -101,5 +106,16 @@ def _because(reading: EngineReading, name: str) -> str:
         found = reading.get(label)
     except KeyError:
         return ""
-    origin = f"{found.origin.value} {found.key}" if found.origin is Origin.FLAG else found.origin.value
-    return f"{label} is {found.value} ({origin}: {found.rule or found.key}; {found.source})"
+    return f"{label} is {found.value} ({_origin(found)}; {found.source})"
+
+
+def _origin(found: Field) -> str:
+    """Where a value comes from, in words."""
+    if found.origin is Origin.KEY:
+        return f"the key {found.key}"
+    if found.origin is Origin.FLAG:
+        return f"the flag {found.key}" if found.key else "the flags it was started with"
+    if found.origin is Origin.DEFAULT:
+        return f"its default, with no {' and no '.join(found.looked_for)}" if found.looked_for else "its default"
+    words = found.origin.value.replace("_", "-")
+    return f"{words}: {found.rule}" if found.rule else words

@@ -153,7 +153,7 @@ def _cause(
         except UserError:
             continue
         if bool((_errors([maps.in_draft_order(z) for z in logits_RW], made_RD) <= tolerance.worst).all()):
-            why = f" ({variant.because})" if variant.because else ""
+            why = f" ({variant.because.rstrip('.')})" if variant.because else ""
             return f"are not those of our head on the engine's final state; {variant.name} gives them{why}", rules.LOGITS
     theirs = [maps.in_draft_order(z) for z in logits_RW]
     if all(t.shape == ours_RD.shape[1:] for t in theirs):
