@@ -240,6 +240,7 @@ def _work(
         raise rejected(
             "engine.prompt",
             f"prompt {worst['id']} has {max(lengths)} tokens, and {options.new_tokens} new ones go beyond the target's {known} positions",
+            fix=f"Ask for fewer with --max-new-tokens ({max(0, known - max(lengths))} at most), or give shorter prompts.",
         )
     stated = fact(loaded.contract.target.dtype)
     _, drafts = steps_and_drafts(loaded.contract)

@@ -107,6 +107,6 @@ def tool_error(rule: str, message: str, *, fix: str | None = None) -> ToolError:
     return ToolError(message, rule=rule, fix=fix or RULES[rule].remedy)
 
 
-def rejected(rule: str, message: str) -> InputRejected:
+def rejected(rule: str, message: str, *, fix: str | None = None) -> InputRejected:
     """What the engine was given is unusable."""
-    return InputRejected(message, rule=rule, fix=RULES[rule].remedy)
+    return InputRejected(message, rule=rule, fix=fix or RULES[rule].remedy)
