@@ -39,7 +39,7 @@ class Distances:
 
     @staticmethod
     def _summary(fed: Tensor, reference: Tensor) -> RowSummary:
-        return summarise(compare(fed, reference, histogram=False).rows)
+        return summarise(compare(fed, reference.to(fed.device), histogram=False).rows)
 
     def as_measurement(self) -> dict[str, Json]:
         """As ``contract.report.distances`` draws it; null where nothing could be compared."""

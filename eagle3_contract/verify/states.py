@@ -50,6 +50,10 @@ class Named:
     load: Callable[[], Tensor]
     sample: str | None = None
 
+    def on(self, device: torch.device) -> Named:
+        """The same, loaded to a device."""
+        return Named(self.state, lambda: self.load().to(device), self.sample)
+
     @property
     def name(self) -> str:
         return state_name(self.state) if self.sample is None else f"{state_name(self.state)} of {self.sample}"

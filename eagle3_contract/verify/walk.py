@@ -280,10 +280,12 @@ class Walk:
         logits = self._train(sample, stored, target, into, ours)
         if captured is None:
             return
-        slots = [captured.load(name) for name in captured.slots]
+        # Compared where the drafter runs. On a CPU nothing moves.
+        slots = [captured.load(name).to(self.device) for name in captured.slots]
+        stored = {state: x_TG.to(self.device) for state, x_TG in stored.items()}
         width, states = self.reading.wiring.target_hidden_size, len(self.reading.recipe)
         self.found.add(*shape_checks(sample.name, slots, sample.tokens, width, states))
-        named = [*of_document(stored, captured), *others()]
+        named = [candidate.on(self.device) for candidate in (*of_document(stored, captured), *others())]
         self.verdicts += judge_request(sample.name, slots, self.reading.recipe, named, self.bounds, norm_weights=self._norm_weights())
         self.distances.add(slots, stored, captured)
         every_step = sample.tokens >= self.steps + 2  # a row that is shared for each step, else there is nothing to compare
@@ -373,7 +375,7 @@ class Walk:
         return found
 
     def _norm_weights(self) -> dict[str, Tensor]:
-        return {} if self.head is None else {"the target's final norm": self.head.norm_G.float()}
+        return {} if self.head is None else {"the target's final norm": self.head.norm_G.float().to(self.device)}
 
     def _conclude(self) -> None:
         reason, fix = ("", None) if self.engine is None else (self.engine.reason, self.engine.fix)
