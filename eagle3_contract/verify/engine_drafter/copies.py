@@ -15,15 +15,15 @@ from eagle3_contract.verify.engine_drafter.ledger import Difference, Ledger
 from eagle3_contract.verify.engine_drafter.subject import Subject
 
 
-def copies(subject: Subject, states: int, carriers: Carriers, ledger: Ledger, *, rounding: float = 0.0) -> None:
+def copies(subject: Subject, states: int, carriers: Carriers, ledger: Ledger, *, fc: bool, rounding: float = 0.0) -> None:
     """Compare every used row of a request. The captured states are those of the first time that a row was run: where a preempted request
-    is run again, what is fed may be ``rounding`` of its length away from them."""
+    is run again, what is fed may be ``rounding`` of its length away from them. ``fc``: the contract has one."""
     for _, row in subject.used():
         if row.drafted:
             _feedback(subject, row, carriers, ledger)
         else:
             _fc_input(subject, row, states, carriers, ledger, rounding if row.again else 0.0)
-            _hidden_input(subject, row, carriers, ledger)
+            _hidden_input(subject, row, carriers, ledger, fc)
 
 
 def same(a_W: Tensor, b_W: Tensor) -> bool:
@@ -79,8 +79,11 @@ def _slot_words(subject: Subject, row: Row, slot: int, c: Carrier) -> str:
     return words if not apart else f"{words}, {abs(apart)} token{'s' * (abs(apart) > 1)} {'later' if apart > 0 else 'earlier'}"
 
 
-def _hidden_input(subject: Subject, row: Row, carriers: Carriers, ledger: Ledger) -> None:
+def _hidden_input(subject: Subject, row: Row, carriers: Carriers, ledger: Ledger, fc: bool) -> None:
     got, due, given = (subject.value(row, name) for name in ("hidden_in", "fc_out", "fc_in"))
+    if fc and due is None and given is None:  # no hook on fc ran: then what it would have been given are the states
+        token, slots_TC = row.slot - subject.account.first_slot, subject.recorded.slots
+        given = slots_TC[token] if 0 <= token < len(slots_TC) else None
     skipped = got is not None and given is not None and same(got, given)
     if got is None or (due is None and not skipped):
         if got is None or given is not None:

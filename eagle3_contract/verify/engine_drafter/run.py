@@ -131,7 +131,8 @@ class _Run:
         input_ids(self.every, self.wiring.token_shift, self.ledger)
         for subject in self.every:
             positions(subject, self.wiring, self.ledger)
-            copies(subject, len(self.bundle.manifest.recipe_fed), carriers, self.ledger, rounding=self._rounding)
+            states = len(self.bundle.manifest.recipe_fed)
+            copies(subject, states, carriers, self.ledger, fc=self.wiring.fc_applied, rounding=self._rounding)
             accepted += verified(subject, self.ledger)
         rounds = sum(len([e for e in s.recorded.emitted if e]) for s in self.every)
         self.measurement |= {"requests": len(self.every), "rounds": rounds, "accepted": accepted}

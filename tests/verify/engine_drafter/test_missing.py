@@ -164,3 +164,18 @@ def test_the_forwards_of_one_request_are_missing(tmp_path: Path) -> None:
     judged = judge(write(tmp_path / "bundle", SHORT, requests, without))
     assert (judged.rules, judged.exit_code) == (set(), ExitCode.UNKNOWN)
     assert "1 of 2 requests drafted and hold no forward of the drafter" in judged.text
+
+
+def test_an_fc_that_no_hook_saw(tmp_path: Path) -> None:
+    """SGLang does not call the fc that it skips. What reached the layers then tells; where it is no state, that is unknown."""
+    folder = one_state(tmp_path)
+    for fault in ("fc-skipped", ""):
+        engine = Engine(style="sglang", states=1, tokens=48, fault=fault)
+        ((_, request),) = simulate(engine, 1)
+        held = {n: t for n, t in request.held().items() if not n.endswith((".fc_in", ".fc_out"))}
+        judged = judge(written(tmp_path / f"bundle-{fault}", engine, [Written("r", held, request.forwards)]), folder)
+        if not fault:
+            assert judged.exit_code is ExitCode.UNKNOWN, judged.text
+            assert "engine.hidden-input" in {c.rule for c in judged.checks if c.status is Status.UNKNOWN}
+        else:
+            assert "fc (with the norms before it) is skipped" in judged.one("engine.hidden-input").message
