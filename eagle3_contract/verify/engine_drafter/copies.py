@@ -22,7 +22,7 @@ def copies(subject: Subject, states: int, carriers: Carriers, ledger: Ledger, *,
         if row.drafted:
             _feedback(subject, row, carriers, ledger)
         else:
-            _fc_input(subject, row, states, carriers, ledger, rounding if row.again else 0.0)
+            _fc_input(subject, row, states, carriers, ledger, rounding if row.again else 0.0, fc)
             _hidden_input(subject, row, carriers, ledger, fc)
 
 
@@ -31,7 +31,7 @@ def same(a_W: Tensor, b_W: Tensor) -> bool:
     return a_W.shape == b_W.shape and torch.equal(a_W.to(torch.float32), b_W.to(torch.float32))
 
 
-def _fc_input(subject: Subject, row: Row, states: int, carriers: Carriers, ledger: Ledger, rounding: float) -> None:
+def _fc_input(subject: Subject, row: Row, states: int, carriers: Carriers, ledger: Ledger, rounding: float, fc: bool) -> None:
     got, token = subject.value(row, "fc_in"), row.slot - subject.account.first_slot
     slots_TC = subject.recorded.slots
     if token < 0:
@@ -43,7 +43,7 @@ def _fc_input(subject: Subject, row: Row, states: int, carriers: Carriers, ledge
     name = "fc_in"
     if got is None:  # without an fc the states go straight to the layers
         got, name = subject.value(row, "hidden_in"), "hidden_in"
-        if got is None or got.shape != slots_TC[token].shape:
+        if got is None or got.shape != slots_TC[token].shape or (fc and not same(got, slots_TC[token])):
             ledger.unknown(rules.FC_INPUT, "fc_in was not recorded")
             return
     place = subject.place(row)
