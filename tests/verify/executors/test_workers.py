@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,12 +80,33 @@ def test_a_worker_refuses_another_contract(many: Scenario) -> None:
     assert caught.value.rule == "verify.contract-changed"
 
 
-def test_a_worker_that_dies_is_an_error_and_no_figure(many: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+DIES = """
+import pickle, sys
+from contract.errors import UserError
+from eagle3_contract.verify.executors.local import Processes
+
+def main():
+    with open(sys.argv[1], "rb") as file:
+        plan = pickle.load(file)
+    try:
+        print("figures:", list(Processes(plan, 2).outcomes(sys.argv[2:])))
+    except UserError as error:
+        print("rule:", error.rule)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_worker_that_dies_is_an_error_and_no_figure(many: Scenario, tmp_path: Path) -> None:
+    """In a process of its own, as a user has it: a pool that breaks ends processes by number."""
+    (tmp_path / "run.py").write_text(DIES)
+    (tmp_path / "plan").write_bytes(pickle.dumps(plan(many, device="no-such-device")))
     files = [str(many.samples / f"s{i}.safetensors") for i in range(6)]
-    gone = plan(many, device="no-such-device")
-    with pytest.raises(UserError) as caught:
-        list(Processes(gone, 2).outcomes(files))
-    assert caught.value.rule == "verify.worker-died"
+    ran = subprocess.run(
+        [sys.executable, str(tmp_path / "run.py"), str(tmp_path / "plan"), *files], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (0, "rule: verify.worker-died\n"), ran.stderr
 
 
 def test_samples_are_taken_as_they_are_needed(many: Scenario) -> None:
