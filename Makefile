@@ -30,7 +30,7 @@ types: $(VENV)/.test
 	$(BIN)/mypy
 
 unit: $(VENV)/.test
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -m "not slow" -n 2
 
 # Coverage guided where Atheris is installed, at random otherwise; FUZZ_SECONDS for each of nine targets.
 FUZZ_SECONDS ?= 20

@@ -96,8 +96,9 @@ def command(
 
 def _become(command: tuple[str, ...]) -> int:
     """Replace this process by the command: same process id, same streams, signals as the shell left them. Returns only on failure."""
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)  # Python ignores them, and a new program inherits that
+    # Python ignores these, and a new program inherits that. If there is no new program, this one goes on as it was: with the default, the
+    # next write to a socket whose other end has gone would end it without a word.
+    before = [(number, signal.signal(number, signal.SIG_DFL)) for number in (signal.SIGPIPE, signal.SIGXFSZ)]
     if sys.stderr is not None:
         sys.stderr.flush()
     try:
@@ -106,3 +107,6 @@ def _become(command: tuple[str, ...]) -> int:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         say_error(ToolError(f"cannot start {command[0]}: {reason}", rule="guard.exec", fix="Check the name and the permissions."))
         return int(ExitCode.UNUSABLE)
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)

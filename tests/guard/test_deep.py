@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from cli.fake import RULE, FakeKind, report
 from verify.scenario import Scenario, build, write_target
 
 from contract.answers import Result
+from contract.cli.guard import _become
 from contract.cli.main import main
 from contract.findings import ExitCode
 from contract.guarding.examine import Guarded, examine
@@ -99,3 +101,13 @@ def test_a_capture_decides(
     line = ["guard", str(trained.spec), "--engine", "sglang==0.5.23", "--verify", "--capture", str(bundle), "--format", "json=r.json", "--"]
     assert main([*line, *server]) == code, Path("r.json").read_text()
     assert became == ([server] if code == 0 else [])
+
+
+def test_a_command_that_cannot_start_leaves_signals_as_they_were(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With SIGPIPE at its default, whoever called this would end at the next socket whose other end has gone, without a word."""
+    before = [signal.getsignal(n) for n in (signal.SIGPIPE, signal.SIGXFSZ)]
+    assert _become(("no-such-command-here",)) == 2
+    assert "cannot start" in capsys.readouterr().err
+    assert [signal.getsignal(n) for n in (signal.SIGPIPE, signal.SIGXFSZ)] == before
