@@ -8,43 +8,17 @@ dimension of findings that are due. Exits 1 if one differs. Minutes, one engine 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
-import sys
-import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-HERE = Path(__file__).parent
-DATA = HERE.parents[1] / "eagle3_contract" / "demo" / "data"
-KERNELS = (HERE / "sglang_cpu", HERE / "sglang_kernels")
-NEW_TOKENS = 40
-SECONDS = 1800
-ENGINE = "sglang==0.5.23"
+from tools.engines.live import DATA, NEW_TOKENS, ROOT, SECONDS, TARGET, Case, Outcome, contract, main, outcome
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One run.
-
-    Attributes:
-        name: what it is about.
-        drafter: folder of the demo.
-        options: of `contract verify`, besides the usual ones.
-        exit_code: that is due.
-        dimension: of one failed check at least; None where nothing may fail.
-        how: ``verify``, ``server`` (a job of the HTTP server, then its spool) or ``gate`` (a start that the gate judges).
-    """
-
-    name: str
-    drafter: str = "drafter-a"
-    options: Sequence[str] = ()
-    exit_code: int = 0
-    dimension: str | None = None
-    how: str = "verify"
+HERE: Final = Path(__file__).parent
+KERNELS: Final = (HERE / "sglang_cpu", HERE / "sglang_kernels")
+ENGINE: Final = "sglang==0.5.23"
 
 
 def serve(flags: str) -> tuple[str, str]:
@@ -76,16 +50,6 @@ def environment() -> dict[str, str]:
     return os.environ | mine | {"PYTHONPATH": os.pathsep.join(map(str, KERNELS))}
 
 
-def contract(*words: str) -> tuple[int, dict[str, object]]:
-    """Exit code and JSON report of a command."""
-    command = [sys.executable, "-m", "contract", *words, "--format", "json"]
-    ran = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=SECONDS, check=False)
-    try:
-        return ran.returncode, json.loads(ran.stdout)
-    except json.JSONDecodeError:
-        return ran.returncode, {"checks": [], "stderr": ran.stderr[-2000:]}
-
-
 def job(case: Case, folder: Path) -> Path:
     """A job of the demo's prompts, each alone, for the HTTP server and for the gate."""
     lines = [json.loads(line) for line in (DATA / "prompts.jsonl").read_text().splitlines()]
@@ -94,7 +58,7 @@ def job(case: Case, folder: Path) -> Path:
     flags |= {"speculative_num_steps": 3, "speculative_eagle_topk": 1, "speculative_num_draft_tokens": 4}
     made = {
         "engine": "sglang",
-        "target": str(DATA / "target"),
+        "target": str(TARGET),
         "drafter": str(DATA / case.drafter),
         "spool": str(folder / "spool"),
         "limit_bytes": None,
@@ -114,58 +78,35 @@ def child(module: str, path: Path, python: Path, **more: str) -> subprocess.Comp
     packages = path.parent / "packages"
     packages.mkdir()
     for name in ("contract", "eagle3_contract"):
-        (packages / name).symlink_to(HERE.parents[1] / name)
+        (packages / name).symlink_to(ROOT / name)
     env = environment() | more
     env["PYTHONPATH"] = os.pathsep.join([str(packages), env["PYTHONPATH"]])
     command = [str(python), "-m", module, str(path)]
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
-def run(case: Case, python: Path, folder: Path) -> str | None:
-    """What differs from what is due, or None."""
-    spec, target = str(DATA / case.drafter / "contract.yaml"), ("--target", str(DATA / "target"))
+def run(case: Case, python: Path, folder: Path) -> Outcome:
+    """One case on the real engine."""
+    spec, target = str(DATA / case.drafter / "contract.yaml"), ("--target", str(TARGET))
     if case.how == "gate":
         ran = child("eagle3_contract.engines.sglang.runner", job(case, folder), python, EAGLE3_CONTRACT_GATE="refuse")
         refused = "eagle3-contract gate (refuse)" in ran.stdout + ran.stderr
         right = (ran.returncode != 0) == refused == bool(case.exit_code)
-        return None if right else f"exit code {ran.returncode}, {'refused' if refused else 'not refused'}"
+        return Outcome(None if right else f"exit code {ran.returncode}, {'refused' if refused else 'not refused'}")
     if case.how == "server":
         ran = child("eagle3_contract.engines.sglang.server", job(case, folder), python)
         if ran.returncode:
-            return f"the server's job ended with {ran.returncode}: {ran.stderr[-500:]}"
+            return Outcome(f"the server's job ended with {ran.returncode}: {ran.stderr[-500:]}")
         bundle = str(folder / "bundle")
-        code, report = contract("capture", spec, "--engine", ENGINE, "--spool", str(folder / "spool"), *target, "-o", bundle)
+        code, report = contract(environment(), "capture", spec, "--engine", ENGINE, "--spool", str(folder / "spool"), *target, "-o", bundle)
         if code:
-            return f"no bundle of the server's records: {code}, {str(report)[:500]}"
+            return Outcome(f"no bundle of the server's records: {code}, {str(report)[:500]}")
         where: tuple[str, ...] = ("--capture", bundle)
     else:
         prompts = ("--prompts", str(DATA / "prompts.jsonl"), "--max-new-tokens", str(NEW_TOKENS))
         where = ("--engine", ENGINE, "--engine-python", str(python), *prompts)
-    code, report = contract("verify", spec, *where, *target, *case.options)
-    checks = report["checks"]
-    failed = [c for c in checks if c["status"] == "failed"] if isinstance(checks, list) else []
-    dimensions = {c["dimension"] for c in failed}
-    if code == case.exit_code and (case.dimension in dimensions or (case.dimension is None and not failed)):
-        return None
-    return f"exit code {code}, failed: {sorted((c['dimension'], c['rule']) for c in failed)} {str(report.get('stderr', ''))[-300:]}"
-
-
-def main() -> int:
-    """Run the cases and say which differ."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--python", type=Path, required=True)
-    parser.add_argument("--only", action="append", choices=[c.name for c in CASES])
-    given = parser.parse_args()
-    differ = 0
-    for case in CASES:
-        if given.only and case.name not in given.only:
-            continue
-        with tempfile.TemporaryDirectory(prefix="live-sglang-") as folder:
-            fault = run(case, given.python, Path(folder))
-        differ += fault is not None
-        print(f"{case.name}: {fault or 'as due'}", flush=True)
-    return 1 if differ else 0
+    return outcome(case, *contract(environment(), "verify", spec, *where, *target, *case.options))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main("sglang", __doc__, CASES, run))

@@ -8,53 +8,27 @@ exit code and the dimension of findings that are due. Exits 1 if one differs. Mi
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-ROOT = Path(__file__).parents[2]
-DATA = ROOT / "eagle3_contract" / "demo" / "data"
-TARGET = DATA / "target"
-NEW_TOKENS, SECONDS, STARTING = 40, 1800, 300
-PORT = 18477
-URL = f"http://127.0.0.1:{PORT}"
-ENGINE = "vllm[v1]==0.32.0"
-EXTENSION = "eagle3_contract.engines.vllm.extension.CaptureExtension"
-SPECULATIVE = {"method": "eagle3", "num_speculative_tokens": 3}
+from tools.engines import live
+from tools.engines.live import DATA, NEW_TOKENS, ROOT, TARGET, Case, Outcome, outcome
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One run.
-
-    Attributes:
-        name: what it is about.
-        drafter: folder of the demo.
-        exported: serve it as `contract export --engine vllm` writes it, with the layer ids in vLLM's numbering.
-        options: of `contract verify`, besides the usual ones.
-        exit_code: that is due.
-        dimension: of one failed check at least; None where nothing may fail.
-        how: ``verify``, ``extension`` or ``plugin`` (a server, then its spool), ``gate`` (a start that the gate judges).
-    """
-
-    name: str
-    drafter: str = "drafter-a"
-    exported: bool = True
-    options: Sequence[str] = ()
-    exit_code: int = 0
-    dimension: str | None = None
-    how: str = "verify"
+STARTING: Final = 300
+PORT: Final = 18477
+URL: Final = f"http://127.0.0.1:{PORT}"
+ENGINE: Final = "vllm[v1]==0.32.0"
+EXTENSION: Final = "eagle3_contract.engines.vllm.extension.CaptureExtension"
+SPECULATIVE: Final = {"method": "eagle3", "num_speculative_tokens": 3}
 
 
 def serve(**flags: Any) -> tuple[str, str]:
@@ -64,36 +38,40 @@ def serve(**flags: Any) -> tuple[str, str]:
 
 
 FLOAT32 = ("--dtype", "float32")
-CASES = (
-    Case(name="runs", options=("--runs", "plain,again,batched,cached", *FLOAT32)),
-    Case(name="bfloat16"),
-    Case(name="five-drafts", options=(*FLOAT32, *serve(speculative_config=SPECULATIVE | {"num_speculative_tokens": 5}))),
-    Case(name="chunks", options=("--runs", "plain,chunked", *FLOAT32), exit_code=1, dimension="engine"),
-    Case(
-        name="unpadded",
-        options=(*FLOAT32, *serve(speculative_config=SPECULATIVE | {"disable_padded_drafter_batch": True})),
-        exit_code=1,
-        dimension="engine",
-    ),
-    # Room for two requests and a half of two blocks each: the others are preempted when they enter their third.
-    Case(
-        name="preempted",
-        options=(
-            "--runs",
-            "batched",
-            "--max-new-tokens",
-            "140",
-            *FLOAT32,
-            *serve(num_gpu_blocks_override=6, block_size=128, max_num_seqs=8),
+CASES: Final = tuple(
+    replace(case, exported=case.drafter == "drafter-a")
+    for case in (
+        Case(name="runs", options=("--runs", "plain,again,batched,cached", *FLOAT32)),
+        Case(name="bfloat16"),
+        Case(name="five-drafts", options=(*FLOAT32, *serve(speculative_config=SPECULATIVE | {"num_speculative_tokens": 5}))),
+        Case(name="chunks", options=("--runs", "plain,chunked", *FLOAT32), exit_code=1, dimension="engine"),
+        Case(
+            name="unpadded",
+            options=(*FLOAT32, *serve(speculative_config=SPECULATIVE | {"disable_padded_drafter_batch": True})),
+            exit_code=1,
+            dimension="engine",
         ),
-    ),
-    Case(name="other-boundaries", drafter="drafter-b", exported=False, options=FLOAT32, exit_code=1, dimension="recipe"),
-    # Exit 3: a server's records repeat no training sample; the plugin's have no counters either.
-    Case(name="server-extension", how="extension", exit_code=3),
-    Case(name="server-plugin", how="plugin", exit_code=3),
-    Case(name="gate-kept", how="gate"),
-    Case(name="gate-refused", drafter="drafter-b", exported=False, how="gate", exit_code=1),
+        # Room for two requests and a half of two blocks each: the others are preempted when they enter their third.
+        Case(
+            name="preempted",
+            options=(
+                "--runs",
+                "batched",
+                "--max-new-tokens",
+                "140",
+                *FLOAT32,
+                *serve(num_gpu_blocks_override=6, block_size=128, max_num_seqs=8),
+            ),
+        ),
+        Case(name="other-boundaries", drafter="drafter-b", options=FLOAT32, exit_code=1, dimension="recipe"),
+        # Exit 3: a server's records repeat no training sample; the plugin's have no counters either.
+        Case(name="server-extension", how="extension", exit_code=3),
+        Case(name="server-plugin", how="plugin", exit_code=3),
+        Case(name="gate-kept", how="gate"),
+        Case(name="gate-refused", drafter="drafter-b", how="gate", exit_code=1),
+    )
 )
+"""Drafter A is served as `contract export` writes it for vLLM; drafter B as it is, without layer ids."""
 
 
 def environment(packages: Path) -> dict[str, str]:
@@ -111,15 +89,8 @@ def environment(packages: Path) -> dict[str, str]:
 
 
 def contract(*words: str) -> tuple[int, dict[str, Any]]:
-    """Exit code and JSON report of a command."""
-    command = [sys.executable, "-m", "contract", *words, "--format", "json"]
-    env = dict(os.environ) | {"OMP_NUM_THREADS": "1"}
-    ran = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
-    try:
-        report: dict[str, Any] = json.loads(ran.stdout)
-    except json.JSONDecodeError:
-        report = {"checks": [], "stderr": ran.stderr[-2000:]}
-    return ran.returncode, report
+    """`contract` in its own environment."""
+    return live.contract(dict(os.environ) | {"OMP_NUM_THREADS": "1"}, *words)
 
 
 def command_line(python: Path, drafter: Path, *more: str) -> list[str]:
@@ -197,23 +168,24 @@ def served(case: Case, python: Path, drafter: Path, folder: Path) -> Path:
     return spool
 
 
-def judged(case: Case, python: Path, drafter: Path, folder: Path) -> str | None:
+def judged(case: Case, python: Path, drafter: Path, folder: Path) -> Outcome:
     """A start under the refusing gate."""
     env = environment(folder / "packages") | {"EAGLE3_CONTRACT_GATE": "refuse"}
     with server(command_line(python, drafter, "--max-model-len", "176"), env, folder / "log") as running:
         up = running.poll() is None
     refused = "eagle3-contract gate (refuse)" in (folder / "log").read_text(errors="replace")
-    return None if up != refused and refused == bool(case.exit_code) else f"{'up' if up else 'down'}, {'' if refused else 'not '}refused"
+    right = up != refused and refused == bool(case.exit_code)
+    return Outcome(None if right else f"{'up' if up else 'down'}, {'' if refused else 'not '}refused")
 
 
-def run(case: Case, python: Path, folder: Path) -> str | None:
-    """What differs from what is due, or None."""
+def run(case: Case, python: Path, folder: Path) -> Outcome:
+    """One case on the real engine."""
     drafter = DATA / case.drafter
     if case.exported:
         drafter = folder / "drafter"
         code, report = contract("export", str(DATA / case.drafter / "contract.yaml"), "--engine", "vllm", "-o", str(drafter))
         if code:
-            return f"no export: {code} {str(report)[:300]}"
+            return Outcome(f"no export: {code} {str(report)[:300]}")
     spec, target = str(drafter / "contract.yaml"), ("--target", str(TARGET))
     if case.how == "gate":
         return judged(case, python, drafter, folder)
@@ -224,33 +196,10 @@ def run(case: Case, python: Path, folder: Path) -> str | None:
         spool, bundle = served(case, python, drafter, folder), folder / "bundle"
         code, report = contract("capture", spec, "--engine", ENGINE, "--spool", str(spool), *target, "-o", str(bundle))
         if code:
-            return f"no bundle of the server's records: {code} {str(report)[:500]}"
+            return Outcome(f"no bundle of the server's records: {code} {str(report)[:500]}")
         where = ("--capture", str(bundle))
-    code, report = contract("verify", spec, *where, *target, *case.options)
-    failed = [c for c in report["checks"] if c["status"] == "failed"]
-    dimensions = {c["dimension"] for c in failed}
-    if code == case.exit_code and (case.dimension in dimensions or (case.dimension is None and not failed)):
-        return None
-    open_ = sorted(c["rule"] for c in report["checks"] if c["status"] == "unknown")
-    return f"exit code {code}, failed {sorted((c['dimension'], c['rule']) for c in failed)}, open {open_} {report.get('stderr', '')[-300:]}"
-
-
-def main() -> int:
-    """Run the cases and say which differ."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--python", type=Path, required=True)
-    parser.add_argument("--only", action="append", choices=[c.name for c in CASES])
-    given = parser.parse_args()
-    differ = 0
-    for case in CASES:
-        if given.only and case.name not in given.only:
-            continue
-        with tempfile.TemporaryDirectory(prefix="live-vllm-") as folder:
-            fault = run(case, given.python, Path(folder))
-        differ += fault is not None
-        print(f"{case.name}: {fault or 'as due'}", flush=True)
-    return 1 if differ else 0
+    return outcome(case, *contract("verify", spec, *where, *target, *case.options))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(live.main("vllm", __doc__, CASES, run))

@@ -8,16 +8,18 @@ the engine's own counters at the end. What the CPU needs beside SGLang (kernels,
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.metadata
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from eagle3_contract.engines.job import Job, job_of, labelled
 from eagle3_contract.engines.sglang import hook_points, plugin
 from eagle3_contract.engines.spool import Spool
 
@@ -36,48 +38,38 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 
 def main(arguments: list[str]) -> int:
     """Run the job that the only argument names."""
-    if len(arguments) != 1:
-        raise SystemExit("usage: python -m eagle3_contract.engines.sglang.runner JOB.json")
-    job = json.loads(Path(arguments[0]).read_text("utf-8"))
-    hook_points.require(hook_points.FOR_CAPTURE)
-    with tempfile.TemporaryDirectory(prefix="eagle3-contract-") as folder:
-        prepare(job, Path(folder))
+    job = job_of(arguments, "eagle3_contract.engines.sglang.runner")
+    with prepared(job):
         run(job)
     return 0
 
 
-def requests(job: Mapping[str, Any]) -> list[list[tuple[str, int]]]:
-    """For each submission its requests: a unique id and the index of the prompt. A prompt that a run repeats gets a number."""
-    seen: dict[str, int] = {}
-    found = []
-    for submission in job["submissions"]:
-        group = []
-        for index in submission["prompts"]:
-            name = f"{submission['run']}/{job['prompts'][index]['id']}"
-            seen[name] = seen.get(name, 0) + 1
-            group.append((name if seen[name] == 1 else f"{name}#{seen[name]}", index))
-        found.append(group)
-    return found
+@contextlib.contextmanager
+def prepared(job: Job) -> Iterator[None]:
+    """Whether SGLang has all that is hooked, and the environment that its processes inherit; both ways of running need them.
+
+    Raises:
+        HookPointsMissing: SGLang is another one than the hooks were written for.
+    """
+    hook_points.require(hook_points.FOR_CAPTURE)
+    with tempfile.TemporaryDirectory(prefix="eagle3-contract-") as folder:
+        prepare(job, Path(folder))
+        yield
 
 
-def labels(job: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def labels(job: Job) -> dict[str, dict[str, Any]]:
     """What the plugin calls each request."""
-    found = {}
-    for submission, group in zip(job["submissions"], requests(job), strict=True):
-        for request, index in group:
-            prompt = job["prompts"][index]
-            found[request] = {"prompt_id": prompt["id"], "sample": prompt["sample"], "run": submission["run"]}
-    return found
+    return {name: {"prompt_id": prompt.id, "sample": prompt.sample, "run": run} for group in labelled(job) for name, prompt, run in group}
 
 
-def prepare(job: Mapping[str, Any], folder: Path) -> None:
+def prepare(job: Job, folder: Path) -> None:
     """Set the environment that the engine's processes inherit, with the plugin's entry point where it is not installed."""
     (folder / "labels.json").write_text(json.dumps(labels(job)), "utf-8")
-    os.environ[plugin.CAPTURE] = str(job["spool"])
+    os.environ[plugin.CAPTURE] = job.spool
     os.environ[plugin.LABELS] = str(folder / "labels.json")
-    os.environ[plugin.SWEEP] = "1" if job["sweep"] else "0"
-    if job["limit_bytes"] is not None:
-        os.environ[plugin.LIMIT] = str(job["limit_bytes"])
+    os.environ[plugin.SWEEP] = "1" if job.sweep else "0"
+    if job.limit_bytes is not None:
+        os.environ[plugin.LIMIT] = str(job.limit_bytes)
     if not any(e.name == ENTRY_POINT for e in importlib.metadata.entry_points(group=GROUP)):
         write_entry_point(folder)
         sys.path.insert(0, str(folder))
@@ -92,23 +84,32 @@ def write_entry_point(folder: Path) -> None:
     (info / "entry_points.txt").write_text(f"[{GROUP}]\n{ENTRY_POINT} = {plugin.__name__}:register\n", "utf-8")
 
 
-def run(job: Mapping[str, Any]) -> None:
+def run(job: Job) -> None:
     """Start the engine, submit everything, and write down what it counted."""
-    flags = {**DEFAULTS, **job["flags"], "model_path": job["target"], "speculative_draft_model_path": job["drafter"]}
-    sampling = {"temperature": 0, "max_new_tokens": job["max_new_tokens"], "ignore_eos": True}
-    counters: dict[str, float] = {}
-    engine = importlib.import_module("sglang").Engine(**flags)
+    engine = importlib.import_module("sglang").Engine(**arguments_of(job))
     try:
-        for group in requests(job):
-            prompts = [job["prompts"][index]["input_ids"] for _, index in group]
-            answers = engine.generate(input_ids=prompts, sampling_params=sampling, rid=[request for request, _ in group])
-            for answer in answers:
-                add_counters(counters, answer["meta_info"])
+        counters = submit(job, lambda **asked: engine.generate(**asked))
         # Answers leave the scheduler before it has written its events down; it answers this one after that.
         engine.get_server_info()
     finally:
         engine.shutdown()
-    finish(Path(job["spool"]), counters)
+    finish(Path(job.spool), counters)
+
+
+def arguments_of(job: Job) -> dict[str, Any]:
+    """Flags by keyword: the job's over the defaults, with its models."""
+    return {**DEFAULTS, **job.flags, "model_path": job.target, "speculative_draft_model_path": job.drafter}
+
+
+def submit(job: Job, generate: Callable[..., Iterable[Mapping[str, Any]]]) -> dict[str, float]:
+    """Hand every submission to ``generate`` (``input_ids``, ``sampling_params``, ``rid``); the sum of what SGLang counted."""
+    sampling = {"temperature": 0, "max_new_tokens": job.max_new_tokens, "ignore_eos": True}
+    counters: dict[str, float] = {}
+    for group in labelled(job):
+        asked = {"input_ids": [prompt.input_ids for _, prompt, _ in group], "rid": [name for name, _, _ in group]}
+        for answer in generate(**asked, sampling_params=sampling):
+            add_counters(counters, answer["meta_info"])
+    return counters
 
 
 def add_counters(total: dict[str, float], meta: Mapping[str, Any]) -> None:

@@ -15,7 +15,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -23,8 +22,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from eagle3_contract.engines.sglang import hook_points
-from eagle3_contract.engines.sglang.runner import DEFAULTS, add_counters, finish, prepare, requests
+from eagle3_contract.engines.job import Job, job_of
+from eagle3_contract.engines.sglang.runner import arguments_of, finish, prepared, submit
 
 LOOPBACK: Final = "127.0.0.1"
 START_SECONDS: Final = 600
@@ -39,22 +38,16 @@ class ServerFailed(RuntimeError):
 
 def main(arguments: list[str]) -> int:
     """Run the job that the only argument names."""
-    if len(arguments) != 1:
-        raise SystemExit("usage: python -m eagle3_contract.engines.sglang.server JOB.json")
-    job = json.loads(Path(arguments[0]).read_text("utf-8"))
-    hook_points.require(hook_points.FOR_CAPTURE)
-    with tempfile.TemporaryDirectory(prefix="eagle3-contract-") as folder:
-        prepare(job, Path(folder))
-        with serving(command(job, port := free_port()), port) as url:
-            counters = run(job, url)
-    finish(Path(job["spool"]), counters)
+    job = job_of(arguments, "eagle3_contract.engines.sglang.server")
+    with prepared(job), serving(command(job, port := free_port()), port) as url:
+        counters = run(job, url)
+    finish(Path(job.spool), counters)
     return 0
 
 
-def command(job: Mapping[str, Any], port: int) -> list[str]:
+def command(job: Job, port: int) -> list[str]:
     """The command line of the server, from a job's flags."""
-    flags = {**DEFAULTS, **job["flags"], "model_path": job["target"], "speculative_draft_model_path": job["drafter"]}
-    flags |= {"host": LOOPBACK, "port": port}
+    flags = arguments_of(job) | {"host": LOOPBACK, "port": port}
     words = [sys.executable, "-m", "sglang.launch_server"]
     for name, value in flags.items():
         option = "--" + name.replace("_", "-")
@@ -97,15 +90,9 @@ def serving(words: list[str], port: int) -> Iterator[str]:
         _end(server)
 
 
-def run(job: Mapping[str, Any], url: str) -> dict[str, float]:
+def run(job: Job, url: str) -> dict[str, float]:
     """Submit everything; the sum of what the server counted."""
-    sampling = {"temperature": 0, "max_new_tokens": job["max_new_tokens"], "ignore_eos": True}
-    counters: dict[str, float] = {}
-    for group in requests(job):
-        prompts = [job["prompts"][index]["input_ids"] for _, index in group]
-        answers = _call(f"{url}/generate", {"input_ids": prompts, "sampling_params": sampling, "rid": [request for request, _ in group]})
-        for answer in answers:
-            add_counters(counters, answer["meta_info"])
+    counters = submit(job, lambda **asked: _call(f"{url}/generate", asked))
     # Answers leave the scheduler before it has written its events down; it answers this one after that.
     _call(f"{url}/server_info", None)
     return counters

@@ -10,9 +10,9 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
+
+from eagle3_contract.engines.job import Job, Prompt, job_of, labelled
 
 EXTENSION: Final = "eagle3_contract.engines.vllm.extension.CaptureExtension"
 ENVIRONMENT: Final = {
@@ -36,62 +36,6 @@ COUNTERS: Final = {
     "accepted_tokens": "vllm:spec_decode_num_accepted_tokens",
 }
 RAW: Final = ("vllm:spec_decode", "vllm:prefix_cache", "vllm:num_preemptions", "vllm:prompt_tokens", "vllm:generation_tokens")
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """One prompt of the job."""
-
-    id: str
-    input_ids: list[int]
-    sample: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """One call of the engine: the prompts (by index) that are handed to it at once."""
-
-    run: str
-    prompts: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What the parent wants (``docs/engines/vllm.md``)."""
-
-    target: str
-    drafter: str
-    spool: str
-    limit_bytes: int | None
-    sweep: bool
-    flags: dict[str, Any]
-    prompts: list[Prompt]
-    submissions: list[Submission]
-    max_new_tokens: int
-    record_prompts_max: int | None
-
-
-def read_job(text: str) -> Job:
-    """The job from its JSON. Raises KeyError or TypeError when it is not one."""
-    given = json.loads(text)
-    given.pop("engine", None)
-    prompts = [Prompt(**p) for p in given.pop("prompts")]
-    submissions = [Submission(**s) for s in given.pop("submissions")]
-    return Job(**given, prompts=prompts, submissions=submissions)
-
-
-def request_names(job: Job) -> list[list[str]]:
-    """A name for each request of each submission, unique: the prompt's id, the run, and a number where both repeat."""
-    seen: dict[str, int] = {}
-    names: list[list[str]] = []
-    for submission in job.submissions:
-        mine = []
-        for index in submission.prompts:
-            base = job.prompts[index].id + (f"@{submission.run}" if submission.run else "")
-            seen[base] = seen.get(base, 0) + 1
-            mine.append(base if seen[base] == 1 else f"{base}#{seen[base]}")
-        names.append(mine)
-    return names
 
 
 def arguments(job: Job) -> dict[str, Any]:
@@ -134,8 +78,8 @@ def run(job: Job) -> None:
         if name not in ("model", "worker_extension_cls")
     }
     flags["speculative_config"] = json.dumps({k: v for k, v in given["speculative_config"].items() if k != "model"})
-    names = request_names(job)
-    flat = [name for group in names for name in group]
+    submissions = labelled(job)
+    flat = [name for group in submissions for name, _, _ in group]
     recorded = frozenset(flat if job.record_prompts_max is None else flat[: job.record_prompts_max])
     options = {
         "folder": job.spool,
@@ -147,17 +91,16 @@ def run(job: Job) -> None:
     before = counters(engine.get_metrics())
     engine.collective_rpc("eagle3_contract_start", args=(json.dumps(options),))
     sampling = vllm.SamplingParams(temperature=0, max_tokens=job.max_new_tokens, detokenize=False, ignore_eos=True)
-    for submission, mine in zip(job.submissions, names, strict=True):
-        _submit(engine, job, submission, mine, recorded, sampling)
+    for group in submissions:
+        _submit(engine, group, recorded, sampling)
     done = counted(before, counters(engine.get_metrics()))
     engine.collective_rpc("eagle3_contract_stop", args=(json.dumps(done),))
 
 
-def _submit(engine: Any, job: Job, submission: Submission, names: list[str], recorded: frozenset[str], sampling: Any) -> None:
-    prompts = [job.prompts[i] for i in submission.prompts]
-    for name, prompt in zip(names, prompts, strict=True):
+def _submit(engine: Any, group: Sequence[tuple[str, Prompt, str]], recorded: frozenset[str], sampling: Any) -> None:
+    for name, prompt, run in group:
         if name in recorded:
-            facts = {"request": name, "prompt_id": prompt.id, "sample": prompt.sample, "run": submission.run}
+            facts = {"request": name, "prompt_id": prompt.id, "sample": prompt.sample, "run": run}
             _event(engine, "prompt", facts, {"input_ids": prompt.input_ids})
         engine.llm_engine.add_request(name, {"prompt_token_ids": prompt.input_ids}, sampling)
     while engine.llm_engine.has_unfinished_requests():
@@ -172,10 +115,10 @@ def _event(engine: Any, kind: str, facts: dict[str, Any], tensors: dict[str, lis
 
 def main(arguments_: Sequence[str]) -> int:
     """``JOB.json``."""
-    (path,) = arguments_
+    job = job_of(arguments_, "eagle3_contract.engines.vllm.runner")
     for name, value in (ENVIRONMENT | CPU_ENVIRONMENT).items():
         os.environ.setdefault(name, value)
-    run(read_job(Path(path).read_text(encoding="utf-8")))
+    run(job)
     return 0
 
 

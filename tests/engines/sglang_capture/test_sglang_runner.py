@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import json
 import os
@@ -12,14 +13,15 @@ from typing import Any
 
 import pytest
 
+from eagle3_contract.engines.job import Job, read_job
 from eagle3_contract.engines.sglang import hook_points, plugin, runner
 from eagle3_contract.engines.spool_read import open_spool
 
 META = {"spec_verify_ct": 4, "spec_num_proposed_drafts": 12, "spec_num_correct_drafts": 5, "completion_tokens": 10, "cached_tokens": 3}
 
 
-def job(tmp_path: Path, **more: Any) -> dict[str, Any]:
-    return {
+def job(tmp_path: Path, **more: Any) -> Job:
+    return read_job(json.dumps({
         "engine": "sglang", "target": "/target", "drafter": "/drafter", "spool": str(tmp_path / "spool"), "limit_bytes": None,
         "sweep": True,
         "flags": {"speculative_num_steps": 2, "log_level": "error"},
@@ -27,7 +29,7 @@ def job(tmp_path: Path, **more: Any) -> dict[str, Any]:
         "submissions": [{"run": "", "prompts": [0]}, {"run": "warm", "prompts": [0]}, {"run": "warm", "prompts": [0]},
                         {"run": "batched", "prompts": [1, 0]}],
         "max_new_tokens": 8, "record_prompts_max": None,
-    } | more  # fmt: skip
+    } | more))  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -74,14 +76,12 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
 
 
 def test_requests_are_unique_and_labelled(tmp_path: Path) -> None:
-    made = runner.requests(job(tmp_path))
-    assert made == [[("/p", 0)], [("warm/p", 0)], [("warm/p#2", 0)], [("batched/q", 1), ("batched/p", 0)]]
     assert runner.labels(job(tmp_path)) == {
-        "/p": {"prompt_id": "p", "sample": "s", "run": ""},
-        "warm/p": {"prompt_id": "p", "sample": "s", "run": "warm"},
-        "warm/p#2": {"prompt_id": "p", "sample": "s", "run": "warm"},
-        "batched/q": {"prompt_id": "q", "sample": None, "run": "batched"},
-        "batched/p": {"prompt_id": "p", "sample": "s", "run": "batched"},
+        "p": {"prompt_id": "p", "sample": "s", "run": ""},
+        "p@warm": {"prompt_id": "p", "sample": "s", "run": "warm"},
+        "p@warm#2": {"prompt_id": "p", "sample": "s", "run": "warm"},
+        "q@batched": {"prompt_id": "q", "sample": None, "run": "batched"},
+        "p@batched": {"prompt_id": "p", "sample": "s", "run": "batched"},
     }
 
 
@@ -89,7 +89,7 @@ def test_each_submission_is_one_greedy_call(tmp_path: Path, engines: list[Engine
     runner.run(job(tmp_path))
     (engine,) = engines
     assert [(c["input_ids"], c["rid"]) for c in engine.calls] == [
-        ([[1, 2]], ["/p"]), ([[1, 2]], ["warm/p"]), ([[1, 2]], ["warm/p#2"]), ([[3], [1, 2]], ["batched/q", "batched/p"]),
+        ([[1, 2]], ["p"]), ([[1, 2]], ["p@warm"]), ([[1, 2]], ["p@warm#2"]), ([[3], [1, 2]], ["q@batched", "p@batched"]),
     ]  # fmt: skip
     assert engine.calls[0]["sampling_params"] == {"temperature": 0, "max_new_tokens": 8, "ignore_eos": True}
     assert engine.events == ["asked", "down"], "the scheduler has written everything before it is ended"
@@ -141,7 +141,7 @@ def test_the_engines_processes_find_the_plugin_and_its_orders(tmp_path: Path, mo
     runner.prepare(job(tmp_path, limit_bytes=77), tmp_path)
     assert os.environ["PYTHONPATH"] == f"{tmp_path}{os.pathsep}/kernels"
     assert (os.environ[plugin.CAPTURE], os.environ[plugin.SWEEP], os.environ[plugin.LIMIT]) == (str(tmp_path / "spool"), "1", "77")
-    assert plugin.read_labels(os.environ[plugin.LABELS])["/p"].sample == "s"
+    assert plugin.read_labels(os.environ[plugin.LABELS])["p"].sample == "s"
     (found,) = importlib.metadata.distributions(path=[str(tmp_path)])
     (entry,) = found.entry_points
     assert (entry.group, entry.name) == ("sglang.srt.plugins", "eagle3_contract")
@@ -159,7 +159,7 @@ def test_an_installed_entry_point_is_not_written_again(tmp_path: Path, monkeypat
 
 def test_the_job_is_the_only_argument(tmp_path: Path, engines: list[Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [])
-    (tmp_path / "job.json").write_text(json.dumps(job(tmp_path)))
+    (tmp_path / "job.json").write_text(json.dumps(dataclasses.asdict(job(tmp_path))))
     assert runner.main([str(tmp_path / "job.json")]) == 0
     assert len(engines) == 1
     with pytest.raises(SystemExit, match="usage"):

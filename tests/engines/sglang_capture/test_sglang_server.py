@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from eagle3_contract.engines.job import Job, Prompt, Submission
 from eagle3_contract.engines.sglang import server
 
 STAND_IN = """
@@ -31,10 +32,10 @@ STAND_IN = """
 """
 
 
-def job(**flags: Any) -> dict[str, Any]:
-    prompts = [{"id": "p", "input_ids": [1, 2], "sample": None}, {"id": "q", "input_ids": [3], "sample": None}]
-    submissions = [{"run": "", "prompts": [0]}, {"run": "batched", "prompts": [0, 1]}]
-    return {"target": "/t", "drafter": "/d", "flags": flags, "prompts": prompts, "submissions": submissions, "max_new_tokens": 5}
+def job(**flags: Any) -> Job:
+    prompts = [Prompt("p", [1, 2], None), Prompt("q", [3], None)]
+    submissions = [Submission("", [0]), Submission("batched", [0, 1])]
+    return Job("/t", "/d", "/s", None, False, flags, prompts, submissions, max_new_tokens=5, record_prompts_max=None)
 
 
 def test_flags_become_a_command_line() -> None:
@@ -60,7 +61,7 @@ def test_a_server_is_asked_and_ended(tmp_path: Path) -> None:
     assert counters["output_tokens"] == 15
     asked = [json.loads(line) for line in log.read_text().splitlines()]
     posts = [a for a in asked if a != "GET"]
-    assert [(p["input_ids"], p["rid"]) for p in posts] == [([[1, 2]], ["/p"]), ([[1, 2], [3]], ["batched/p", "batched/q"])]
+    assert [(p["input_ids"], p["rid"]) for p in posts] == [([[1, 2]], ["p"]), ([[1, 2], [3]], ["p@batched", "q@batched"])]
     assert posts[0]["sampling_params"] == {"temperature": 0, "max_new_tokens": 5, "ignore_eos": True}
     assert asked[-1] == "GET", "the scheduler has written everything before it is ended"
     assert not server._answers(url)

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from eagle3_contract.engines.vllm.runner import EXTENSION, arguments, counted, counters, main, read_job, request_names
+from eagle3_contract.engines.job import read_job, request_names
+from eagle3_contract.engines.vllm.runner import EXTENSION, arguments, counted, counters, main
 
 JOB: Mapping[str, Any] = {
     "engine": "vllm",
