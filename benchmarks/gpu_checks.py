@@ -43,10 +43,6 @@ from eagle3_contract.drafter.weights import MemorySource
 from eagle3_contract.model.wiring import Owner, Rope, Wiring
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # the vectors' wirings are read by the tool that made them
-
-from tools.conformance.words import wiring_from  # noqa: E402 -- after the path is set
-
 VECTORS: Final = ROOT / "specs" / "conformance"
 DEMO: Final = ROOT / "eagle3_contract" / "demo" / "data"
 DTYPES: Final = (torch.float32, torch.bfloat16, torch.float16)
@@ -132,6 +128,9 @@ def vectors(bench: Bench) -> None:
     """Every conformance case in float32 on the device, teacher forced and in rounds."""
     target = MemorySource(load_file(VECTORS / "target.safetensors"), "target")
     index = json.loads((VECTORS / "index.json").read_text())
+
+    sys.path.insert(0, str(ROOT))  # the vectors' wirings are read by the tool that made them, and a script has only its own folder
+    from tools.conformance.words import wiring_from
 
     def body() -> tuple[bool, str]:
         worst, where = 0.0, ""

@@ -41,6 +41,7 @@ from eagle3_contract.check.unread_keys import check_unread_keys
 from eagle3_contract.check.vocab_map import check_vocab_map
 from eagle3_contract.check.weights import check_weights
 from eagle3_contract.check.wiring_tensors import check_wiring_tensors
+from eagle3_contract.model.flow import drafter_flow
 from eagle3_contract.model.load import LoadedContract, load_contract
 
 RuleSet = Callable[[CheckContext], Iterable[Check]]
@@ -155,9 +156,7 @@ def check_spec(
             checks.append(made)
     except KeyboardInterrupt:
         complete = False  # what was found so far is still said, and the exit code is 2
-    from eagle3_contract.verify.flow import drafter_flow  # check comes before verify; the drawing is the same
-
-    flow = drafter_flow(loaded.contract, checks).as_json()
+    flow = drafter_flow(loaded.contract).as_json()
     return Report(command="check", subject=subject, checks=checks, measurements={"flow": flow}, complete=complete)
 
 

@@ -12,6 +12,7 @@ from eagle3_contract.engines.run import capture_now, capture_spool, file_prompts
 from eagle3_contract.model.load import load_contract
 from eagle3_contract.model.resolve import resolve
 from eagle3_contract.model.states import recipe_text
+from eagle3_contract.verify.inference import recipe_fed
 from eagle3_contract.verify.sample_set import open_samples
 
 
@@ -50,7 +51,7 @@ def capture(request: CaptureRequest) -> Answer:
 
 def _answer(request: CaptureRequest, out: Path) -> Answer:
     bundle = open_bundle(out)
-    fed = recipe_text(tuple(bundle.manifest.recipe_fed))  # type: ignore[arg-type]  # the manifest spells states as int or str
+    fed = recipe_text(recipe_fed(bundle.manifest))
     ran = bundle.manifest.engine
     name = f"{ran.name}{f'[{ran.runner}]' if ran.runner else ''}=={ran.version}"
     who = name if request.imitate is None else f"{name} imitating {request.imitate}"

@@ -38,7 +38,7 @@ def main(command: list[str]) -> int:
     try:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     except OSError as error:
-        print(f"{command[0]}: {error.strerror or error}", file=sys.stderr)  # noqa: T201 - standard error is this script's log
+        sys.stderr.write(f"{command[0]}: {error.strerror or error}\n")
         return 127
     try:
         while process.poll() is None:

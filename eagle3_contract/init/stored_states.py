@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from torch import Tensor
@@ -91,10 +92,17 @@ def measure_states(
     return stored
 
 
+def _state(index: int, sample: TrainingSample) -> Tensor | None:
+    return sample.states_THk[index]
+
+
+def _itself(x: Tensor) -> Tensor:
+    return x
+
+
 def _all_slots(stored: Stored) -> list[tuple[str, Slot, Callable[[TrainingSample], Tensor | None]]]:
     found: list[tuple[str, Slot, Callable[[TrainingSample], Tensor | None]]] = [
-        (str(i), slot, lambda s, i=i: s.states_THk[i])  # type: ignore[misc]  # a default binds the loop's value
-        for i, slot in enumerate(stored.slots)
+        (str(i), slot, partial(_state, i)) for i, slot in enumerate(stored.slots)
     ]
     return [*found, (LAST, stored.last, lambda s: s.last_TG)] if stored.last is not None else found
 
@@ -159,7 +167,7 @@ def _by_forward(ledger: Ledger, stored: Stored, held: Sequence[TrainingSample], 
         observed = {
             name: x[: len(ids_L)].to(model.device) for name, _, state_of in _all_slots(stored) if (x := state_of(sample)) is not None
         }
-        candidates = [Candidate(state_name(state), lambda x=x: x) for state, x in states.items()]  # type: ignore[misc]  # as above
+        candidates = [Candidate(state_name(state), partial(_itself, x)) for state, x in states.items()]
         for name, found in attribute_all(observed, candidates, tolerance).items():
             now = _possible(found, list(states))
             possible[name] = now if name not in possible else possible[name] & now

@@ -55,7 +55,7 @@ class Path:
         output = teacher_forced(
             self.drafter,
             input_ids_T,
-            torch.cat([s.to(torch.float32) for s in states], dim=-1),
+            _side_by_side(states),
             document_ids_T=document_ids_T,
             steps=steps,
             rollout=self.reading.rollout,
@@ -68,12 +68,17 @@ class Path:
         taken = draft_steps(
             self.drafter,
             input_ids_T,
-            torch.cat([s.to(torch.float32) for s in states], dim=-1),
+            _side_by_side(states),
             document_ids_T=document_ids_T,
             steps=steps,
             rollout=self.reading.rollout,
         )
         return [spread_best(Best.of(step.logits), step.rows, max(0, len(input_ids_T) - 1)) for step in taken]
+
+
+def _side_by_side(states: Sequence[Tensor]) -> Tensor:
+    """[T, C] float32 of K states [T, G]."""
+    return torch.cat([s.to(torch.float32) for s in states], dim=-1)
 
 
 def try_build(

@@ -15,24 +15,22 @@ import torch
 from contract.errors import UsageError, UserError
 from contract.files.bundle import Bundle, open_bundle
 from contract.files.checkpoint import Checkpoint
-from contract.findings import Depth, Json, check_from_error
+from contract.findings import Depth, Json
 from contract.limits import DEFAULT_LIMITS, Limits
 from contract.reporting import Report
 from contract.requests import VerifyRequest
-from contract.structs import SpecInvalid
 from eagle3_contract.check.context import Integrity
 from eagle3_contract.check.run import check_loaded
 from eagle3_contract.drafter.checkpoint_source import CheckpointSource
 from eagle3_contract.drafter.devices import resolve_device
 from eagle3_contract.drafter.drafter import Drafter
 from eagle3_contract.drafter.weights import WeightSource
-from eagle3_contract.model.ceilings import under_ceilings
-from eagle3_contract.model.load import LoadedContract, load_contract
+from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.model.resolve import resolve
 from eagle3_contract.model.wiring import Owner, Reading
 from eagle3_contract.verify import rules
-from eagle3_contract.verify.collect import Findings, Stopped
-from eagle3_contract.verify.flow import drafter_flow
+from eagle3_contract.verify.collect import Findings
+from eagle3_contract.verify.frame import Frame, subject_of
 from eagle3_contract.verify.golden import EmbeddingRows, read_golden
 from eagle3_contract.verify.golden_compare import compare_golden, run_rows
 from eagle3_contract.verify.sample_set import SampleSet, open_samples
@@ -45,31 +43,14 @@ GOLDEN_STEPS: Final = 3
 
 def verify(request: VerifyRequest, *, limits: Limits = DEFAULT_LIMITS) -> Report:
     """Run everything that the request gives material for. Never raises a ``UserError``: what was unusable is in the report (exit 2)."""
-    subject: dict[str, Json] = {
-        k: v for k in ("spec", "samples", "capture", "engine", "target", "server") if (v := getattr(request, k)) is not None
-    }
-    found = Findings(request.fail_fast, limits)
-    measurements: dict[str, Json] = {}
-    provenance: dict[str, Json] = {"torch": torch.__version__, "device": request.device}
-    complete = True
-    try:
-        loaded = under_ceilings(load_contract(request.spec, limits=limits), request.ceilings)
-        try:
-            with ExitStack() as stack:
-                _Verification(request, loaded, found, measurements, provenance, stack, limits).run()
-        finally:
-            measurements["flow"] = drafter_flow(loaded.contract, found.checks).as_json()
-    except Stopped as stopped:
-        provenance["stopped"] = str(stopped)
-    except KeyboardInterrupt:
-        complete = False
-    except SpecInvalid as error:
-        found.checks.extend(error.problems)
-    except UserError as error:
-        found.checks.append(check_from_error(error, dimension="contract" if error.rule.startswith("contract.") else "files"))
-    return Report(
-        command="verify", subject=subject, checks=found.checks, measurements=measurements, provenance=provenance, complete=complete
-    )
+    subject = subject_of(request, ("spec", "samples", "capture", "engine", "target", "server"))
+    frame = Frame(request=request, limits=limits, subject=subject, provenance={"torch": torch.__version__, "device": request.device})
+
+    def run(loaded: LoadedContract) -> None:
+        with ExitStack() as stack:
+            _Verification(request, loaded, frame.found, frame.measurements, frame.provenance, stack, limits).run()
+
+    return frame.report(run, dimension="files")
 
 
 class _Verification:

@@ -12,13 +12,13 @@ from contract.report.flow import Flow
 from contract.reporting import Report
 from eagle3_contract.model.load import load_contract
 from eagle3_contract.verify import rules, state_rules
-from eagle3_contract.verify.flow import drafter_flow
+from eagle3_contract.verify.flow import verified_flow
 from eagle3_contract.verify.strips import SAMPLES, TOKENS, Strips
 
 
 def broken(folder: Path, *checks: Check) -> list[tuple[str, str]]:
     pair().write(folder)
-    made = drafter_flow(load_contract(folder / "contract.yaml").contract, checks).as_json()
+    made = verified_flow(load_contract(folder / "contract.yaml").contract, checks).as_json()
     flow = Flow.of({"flow": made})
     assert flow is not None
     return [(e.source, e.target) for e in flow.broken(Report(command="verify", subject={}, checks=list(checks)))]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final
 
 from torch import Tensor, nn
 
 from eagle3_contract.engines.sglang.hook_points import PARALLEL, installed_version
 from eagle3_contract.engines.sglang.target_hooks import capturing_model
+from eagle3_contract.engines.unfused import unfused
 
 ENGINE: Final = "sglang"
 FLAGS: Final = (
@@ -62,31 +63,16 @@ def tensor_rank() -> int:
 
 def layer_ids(target: nn.Module) -> list[int] | None:
     """``layers_to_capture`` as it is set on the live target, None where it captures nothing. Entry k is the input of layer k."""
-    return [int(n) for n in capturing_model(target).layers_to_capture] or None  # type: ignore[union-attr]  # nn.Module types every attribute so
+    capturing: Any = capturing_model(target)
+    return [int(n) for n in capturing.layers_to_capture] or None
 
 
 def parameters(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter of a live model by the name that checkpoints use, fused ones taken apart: q/k/v, gate/up, MLA's two down projections.
-
-    A module that is reached under two names is listed under the first: a tied head is the embedding.
-    """
-    modules = dict(model.named_modules())
-    found: dict[str, Tensor] = {}
-    for owner, module in modules.items():
-        part, _, name = owner.rpartition(".")
-        pieces = list(_pieces(module, modules.get(part), name))
-        for leaf, value in module.named_parameters(recurse=False):
-            if not pieces:
-                found[f"{owner}.{leaf}" if owner else leaf] = value.detach()
-                continue
-            at = 0
-            for piece, rows in pieces:
-                found[f"{part}.{piece}.{leaf}"] = value.detach()[at : at + rows]
-                at += rows
-    return found
+    """Every parameter of a live model by the name that checkpoints use: q/k/v, gate/up and MLA's two down projections taken apart."""
+    return unfused(model, _pieces)
 
 
-def _pieces(module: Any, parent: Any, name: str) -> Iterable[tuple[str, int]]:
+def _pieces(module: Any, parent: Any, name: str) -> Sequence[tuple[str, int]]:
     """What a fused module holds, and how many rows of each: SGLang 0.5.23, layers/linear.py and models/deepseek_v2.py."""
     if name == "qkv_proj":
         kv = module.total_num_kv_heads * module.head_size

@@ -1,7 +1,4 @@
-"""The parameters of a drafter of vLLM by the names of its checkpoint, fused ones taken apart.
-
-Legend: rows of a fused parameter are those of its parts, one after the other.
-"""
+"""The parameters of a drafter of vLLM by the names of its checkpoint, fused ones taken apart."""
 
 from __future__ import annotations
 
@@ -9,30 +6,20 @@ from typing import Any, Final
 
 from torch import Tensor, nn
 
+from eagle3_contract.engines.unfused import unfused
+
 QKV: Final = "qkv_proj"
 GATE_UP: Final = "gate_up_proj"
 LATENT: Final = ("fused_qkv_a_proj", "fused_qkv_a_proj_with_mqa")
 
 
 def checkpoint_parameters(drafter: nn.Module) -> dict[str, Tensor]:
-    """Every parameter, the same memory under the checkpoint's names; views where vLLM had fused them.
+    """Every parameter, by ``unfused``.
 
     Linear layers of the CPU backend are repacked and emptied after loading, so that values are only there while ``load_weights`` has just
     returned (vLLM 0.32.0).
     """
-    modules = dict(drafter.named_modules())
-    found: dict[str, Tensor] = {}
-    for owner, module in modules.items():
-        parent, _, own = owner.rpartition(".")
-        parts = _parts(module, modules.get(parent), own)
-        for leaf, value in module.named_parameters(recurse=False):
-            start = 0
-            for name, rows in parts:
-                found[f"{parent}.{name}.{leaf}"] = value.detach()[start : start + rows]
-                start += rows
-            if not parts:
-                found[f"{owner}.{leaf}" if owner else leaf] = value.detach()
-    return found
+    return unfused(drafter, _parts)
 
 
 def _parts(module: Any, parent: Any, own: str) -> list[tuple[str, int]]:

@@ -14,12 +14,10 @@ from contract.progress import progress
 from contract.reporting import Report
 from contract.requests import VerifyRequest
 from contract.statement import fact
-from contract.structs import SpecInvalid
-from eagle3_contract.model.ceilings import under_ceilings
-from eagle3_contract.model.load import LoadedContract, load_contract
+from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.model.states import Recipe
-from eagle3_contract.verify.collect import Findings, Stopped
-from eagle3_contract.verify.flow import drafter_flow
+from eagle3_contract.verify.collect import Findings
+from eagle3_contract.verify.frame import Frame, subject_of
 from eagle3_contract.verify.server import rules
 from eagle3_contract.verify.server.address import parse_address
 from eagle3_contract.verify.server.client import Client
@@ -36,31 +34,13 @@ if TYPE_CHECKING:
 
 def verify_server(request: VerifyRequest, *, limits: Limits = DEFAULT_LIMITS) -> Report:
     """Ask a running server. Never raises a ``UserError``: what was unusable is in the report (exit 2)."""
-    subject: dict[str, Json] = {
-        name: value for name in ("spec", "server", "samples", "prompts", "target") if (value := getattr(request, name)) is not None
-    }
-    found = Findings(request.fail_fast, limits)
-    measurements: dict[str, Json] = {}
-    provenance: dict[str, Json] = {}
-    complete = True
-    try:
-        client = _client(request, subject, limits)
-        loaded = under_ceilings(load_contract(request.spec, limits=limits), request.ceilings)
-        try:
-            _Run(request, loaded, client, found, measurements, provenance, limits).run()
-        finally:
-            measurements["flow"] = drafter_flow(loaded.contract, found.checks).as_json()
-    except Stopped as stopped:
-        provenance["stopped"] = str(stopped)
-    except KeyboardInterrupt:
-        complete = False
-    except SpecInvalid as error:
-        found.checks.extend(error.problems)
-    except UserError as error:
-        found.checks.append(check_from_error(error, dimension="contract" if error.rule.startswith("contract.") else "engine"))
-    return Report(
-        command="verify", subject=subject, checks=found.checks, measurements=measurements, provenance=provenance, complete=complete
-    )
+    frame = Frame(request=request, limits=limits, subject=subject_of(request, ("spec", "server", "samples", "prompts", "target")))
+    clients: list[Client] = []
+
+    def run(loaded: LoadedContract) -> None:
+        _Run(request, loaded, clients[0], frame.found, frame.measurements, frame.provenance, limits).run()
+
+    return frame.report(run, dimension="engine", before=lambda: clients.append(_client(request, frame.subject, limits)))
 
 
 def _client(request: VerifyRequest, subject: dict[str, Json], limits: Limits) -> Client:

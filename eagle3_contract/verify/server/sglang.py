@@ -16,6 +16,7 @@ from contract.jsonio import load_json
 from eagle3_contract.verify.engine_runs.definitions import Counts, from_sglang_meta
 from eagle3_contract.verify.server.client import Client
 from eagle3_contract.verify.server.facts import Prompt, ServerFacts, Told, Window
+from eagle3_contract.verify.server.greedy import GREEDY
 from eagle3_contract.verify.server.rules import rejected
 from eagle3_contract.verify.server.shape import count, flag, mapping, text, token_ids
 
@@ -45,15 +46,6 @@ FLAGS: Final = (
     "enable_aiter_allreduce_fusion",
 )
 """Serving flags that a reading looks at."""
-GREEDY: Final[Mapping[str, Json]] = {
-    "temperature": 0,
-    "top_p": 1.0,
-    "min_p": 0.0,
-    "repetition_penalty": 1.0,
-    "frequency_penalty": 0.0,
-    "presence_penalty": 0.0,
-}
-"""Said in full, for a model's generation_config.json would fill in what is left out."""
 
 
 class SglangServer:

@@ -16,22 +16,12 @@ from contract.findings import Json
 from eagle3_contract.verify.engine_runs.definitions import Counts
 from eagle3_contract.verify.server.client import Client
 from eagle3_contract.verify.server.facts import Prompt, ServerFacts, Told
+from eagle3_contract.verify.server.greedy import GREEDY
 from eagle3_contract.verify.server.rules import rejected
 from eagle3_contract.verify.server.shape import count, flag, mapping, text, token_ids
 from eagle3_contract.verify.server.traffic import Reading, judge_window, read_counters
 
-GREEDY: Final[Mapping[str, Json]] = {
-    "temperature": 0,
-    "top_p": 1.0,
-    "min_p": 0.0,
-    "repetition_penalty": 1.0,
-    "frequency_penalty": 0.0,
-    "presence_penalty": 0.0,
-    "n": 1,
-    "stream": False,
-    "return_token_ids": True,
-}
-"""Said in full, for a model's generation_config.json would fill in what is left out."""
+ANSWER: Final[Mapping[str, Json]] = {"n": 1, "stream": False, "return_token_ids": True}
 METRICS: Final = "/metrics"
 DEVELOPMENT: Final = "/server_info?config_format=json"
 """There only under VLLM_SERVER_DEV_MODE=1 (entrypoints/serve/dev/server_info/api_router.py)."""
@@ -58,7 +48,7 @@ class VllmServer:
         """Raises UserError: the server's answer is none, or speaks of another prompt; its counters cannot be read."""
         what = f"POST /v1/completions ({prompt.id})"
         before = self._read()
-        body = {**GREEDY, "model": self._facts.model, "prompt": list(prompt.input_ids), "max_tokens": tokens}
+        body = {**GREEDY, **ANSWER, "model": self._facts.model, "prompt": list(prompt.input_ids), "max_tokens": tokens}
         answer = mapping(self._client.post_json("/v1/completions", body), what)
         usage = mapping(answer.get("usage"), what)
         made, ran = count(usage.get("completion_tokens")), count(usage.get("prompt_tokens"))
