@@ -6,7 +6,7 @@ from __future__ import annotations
 from eagle3_contract.readings.conditions import Not, absent, any_of, equal, every, less, one_of, present, truthy, unlike
 from eagle3_contract.readings.conditions import Test as Check
 from eagle3_contract.readings.profiles.common import SYMBOLS, rope_guards, rope_type_guard
-from eagle3_contract.readings.profiles.sglang_drafters import (
+from eagle3_contract.readings.profiles.sglang_common import (
     AUTO_TREE,
     AUX,
     BASE,
@@ -16,12 +16,12 @@ from eagle3_contract.readings.profiles.sglang_drafters import (
     HOOK,
     IDS,
     LLAMA,
-    LLAMA_CLASS,
     LONGER_ALLOWED,
-    MLA_CLASS,
     UTILS,
     WORKER,
 )
+from eagle3_contract.readings.profiles.sglang_drafters import LLAMA_CLASS
+from eagle3_contract.readings.profiles.sglang_mla import MLA_CLASS
 from eagle3_contract.readings.profiles.sglang_targets import FAMILIES
 from eagle3_contract.readings.rules import (
     Architectures,

@@ -16,7 +16,8 @@ from eagle3_contract.drafter.checkpoint_source import CheckpointSource
 from eagle3_contract.model.load import load_contract
 from eagle3_contract.model.resolve import resolve
 from eagle3_contract.verify.engine_drafter.run import checks
-from verify.engine_drafter.simulated import DATA, FOLDER, Engine, Request, Spoil, simulate, write
+from verify.engine_drafter.simulated import Request, Spoil, simulate, write
+from verify.engine_drafter.simulated_engine import DATA, FOLDER, Engine
 
 
 @dataclass

@@ -7,7 +7,7 @@ import torch
 
 from contract.findings import ExitCode
 from verify.engine_drafter.conftest import Run
-from verify.engine_drafter.simulated import Engine
+from verify.engine_drafter.simulated_engine import Engine
 
 MODES = {
     "vllm": Engine(),

@@ -10,7 +10,8 @@ import yaml
 
 from contract.requests import VerifyRequest
 from eagle3_contract.verify.run import verify
-from verify.engine_drafter.simulated import DATA, FOLDER, Engine, simulate, write
+from verify.engine_drafter.simulated import simulate, write
+from verify.engine_drafter.simulated_engine import DATA, FOLDER, Engine
 
 
 @pytest.fixture

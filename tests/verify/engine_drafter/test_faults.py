@@ -9,7 +9,8 @@ import torch
 
 from contract.findings import ExitCode
 from verify.engine_drafter.conftest import Run
-from verify.engine_drafter.simulated import FAULTS, PROMPT, WINDOW, Engine, simulate
+from verify.engine_drafter.simulated import simulate
+from verify.engine_drafter.simulated_engine import FAULTS, PROMPT, WINDOW, Engine
 
 TOKENS = 64
 CHAIN = {"tokens": TOKENS}

@@ -13,7 +13,8 @@ from torch import Tensor
 from contract.files.bundle_manifest import CountInfo
 from contract.findings import ExitCode, Status
 from verify.engine_drafter.conftest import Run, judge
-from verify.engine_drafter.simulated import FOLDER, Engine, Written, simulate, write, written
+from verify.engine_drafter.simulated import Written, simulate, write, written
+from verify.engine_drafter.simulated_engine import FOLDER, Engine
 
 SHORT = Engine(tokens=48)
 

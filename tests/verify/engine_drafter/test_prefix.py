@@ -9,7 +9,8 @@ import torch
 
 from contract.findings import ExitCode, Status
 from verify.engine_drafter.conftest import Judged, judge
-from verify.engine_drafter.simulated import Engine, Request, Written, cached, simulate, written
+from verify.engine_drafter.simulated import Request, Written, cached, simulate, written
+from verify.engine_drafter.simulated_engine import Engine
 
 CACHED = 12
 """Tokens of the prefix."""

@@ -14,7 +14,8 @@ from contract.files.bundle_manifest import ForwardInfo
 from contract.findings import ExitCode
 from eagle3_contract.verify.engine_drafter.fills import Fill, fills
 from verify.engine_drafter.conftest import Run
-from verify.engine_drafter.simulated import PROMPT, Engine, Request, simulate
+from verify.engine_drafter.simulated import Request, simulate
+from verify.engine_drafter.simulated_engine import PROMPT, Engine
 
 TREE = {"style": "sglang", "topk": 4, "drafts": 7}
 AGAIN = "run again after a preemption (among the committed)"
