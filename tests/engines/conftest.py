@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from recording import Recording
 
 LAYERS = 4
 SIZES: dict[str, Any] = {
@@ -60,3 +61,9 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         build(family).save_pretrained(places[family])
     logging.enable_progress_bar()
     return places
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    """An empty spool."""
+    return Recording(tmp_path / "spool")

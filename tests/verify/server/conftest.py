@@ -19,6 +19,10 @@ from eagle3_contract.verify.server.client import API_KEY
 from eagle3_contract.verify.server.run import verify_server
 from verify.server.imitations import Imitation, served
 
+Run = Callable[..., Report]
+ROUNDS, ACCEPTED = 116, 148
+"""Of the recorded answers, by both engines."""
+
 DEMO = Path(__file__).parents[3] / "eagle3_contract" / "demo" / "data"
 
 
