@@ -72,10 +72,16 @@ def outcome(case: Case, code: int, report: Mapping[str, Any]) -> Outcome:
 
 
 def figures(report: Mapping[str, Any]) -> str:
-    """Rounds, accepted drafts, and the worst relative error of a row of each tensor of the drafter."""
+    """Rounds, accepted drafts, the worst relative error of a row of each tensor of the drafter, and how many rows a finding is about."""
     measured = report.get("measurements", {}).get("engine_drafter", {})
     worst = [f"{name} {measured['tensors'][name]['worst']:.1e}" for name in TENSORS if name in measured.get("tensors", {})]
-    return f"{measured['rounds']} rounds, {measured['accepted']} accepted; worst row: {', '.join(worst)}" if worst else ""
+    found = [
+        f"{c['rule']} in {c['evidence']['rows']} rows"
+        for c in report["checks"]
+        if c["status"] == "failed" and c["dimension"] == "engine" and "rows" in (c["evidence"] or {})
+    ]
+    said = [f"{measured['rounds']} rounds, {measured['accepted']} accepted; worst row: {', '.join(worst)}"] if worst else []
+    return "; ".join([*said, *found])
 
 
 def main(engine: str, about: str | None, cases: Sequence[Case], run: Callable[[Case, Path, Path], Outcome]) -> int:

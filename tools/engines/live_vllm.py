@@ -43,6 +43,10 @@ CASES: Final = tuple(
     for case in (
         Case(name="runs", options=("--runs", "plain,again,batched,cached", *FLOAT32)),
         Case(name="bfloat16"),
+        Case(name="float16", options=("--dtype", "float16")),
+        Case(name="one-draft", options=(*FLOAT32, *serve(speculative_config=SPECULATIVE | {"num_speculative_tokens": 1}))),
+        Case(name="seven-drafts", options=(*FLOAT32, *serve(speculative_config=SPECULATIVE | {"num_speculative_tokens": 7}))),
+        Case(name="small-blocks", options=("--runs", "batched,cached", *FLOAT32, *serve(block_size=32))),
         Case(name="five-drafts", options=(*FLOAT32, *serve(speculative_config=SPECULATIVE | {"num_speculative_tokens": 5}))),
         Case(name="chunks", options=("--runs", "plain,chunked", *FLOAT32), exit_code=1, dimension="engine"),
         Case(

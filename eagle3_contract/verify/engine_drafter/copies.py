@@ -95,9 +95,14 @@ def _hidden_input(subject: Subject, row: Row, carriers: Carriers, ledger: Ledger
         return
     cause = _SKIPPED if skipped else f"is not what fc gave for it: {_whose_state(subject, row, row.at, got, carriers)}"
     says = "" if due is None else _distance(got, due)
-    ledger.differs(rules.HIDDEN_INPUT, Difference(place=place, tensor="hidden_in", cause=cause, says=says))
+    fix = _UNSKIP if skipped else None
+    ledger.differs(rules.HIDDEN_INPUT, Difference(place=place, tensor="hidden_in", cause=cause, says=says, fix=fix))
 
 
+_UNSKIP = (
+    "SGLang takes one state as wide as the drafter for one that went through fc already (0.5.23, llama_eagle3.py:238): train on two states "
+    "or more, or serve with an engine that applies fc; `contract read` shows which."
+)
 _SKIPPED = "is what should have gone into fc: fc (with the norms before it) is skipped"
 
 

@@ -119,6 +119,7 @@ def test_fc_skipped_on_equal_width(tmp_path: Path) -> None:
     folder = one_state(tmp_path)
     check = judge(write(tmp_path / "bundle", engine, simulate(engine, 1)), folder).one("engine.hidden-input")
     assert "fc (with the norms before it) is skipped" in check.message
+    assert "train on two states" in str(check.fix)
     assert check.evidence["first"]["token"] == 0
     clean = Engine(style="sglang", states=1, tokens=48)
     judged = judge(write(tmp_path / "clean", clean, simulate(clean, 1)), folder)
