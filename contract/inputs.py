@@ -33,6 +33,7 @@ from contract.requests import (
     ShowRequest,
     VerifyRequest,
 )
+from contract.words import first_few
 
 Q = TypeVar("Q", bound=Request)
 CONTRACT_FILE: Final = "contract.yaml"
@@ -150,8 +151,7 @@ class Inputs:
             if not fetched.pinned:
                 yield say("hub.revision-not-pinned", f"{fetched.field}: {fetched.text} is commit {fetched.commit} now, and may be another")
             if fetched.left:
-                more = f" and {len(fetched.left) - 4} more" if len(fetched.left) > 4 else ""
-                yield say("hub.files-not-fetched", f"{fetched.field}: {', '.join(fetched.left[:4])}{more}: not fetched and not looked at")
+                yield say("hub.files-not-fetched", f"{fetched.field}: {first_few(fetched.left)}: not fetched and not looked at")
         for name, text in self.local:
             yield say("hub.local-wins", f"{name}: {text} is a file or folder here, and was read instead of a repository of that name")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Final
 
 import torch
 
 from contract.errors import InputRejected
 from contract.files.names import shown
+from contract.files.paths import OpenedFile
 from contract.files.rules import rejected
 from contract.files.tensors import TensorRef
 from contract.findings import Where
@@ -47,6 +49,27 @@ def load_tensor(ref: TensorRef) -> torch.Tensor:
     if ref.nbytes:
         ref.read_into(view)
     return _checked(ref, tensor)
+
+
+def load_tensors(refs: Mapping[str, TensorRef]) -> dict[str, torch.Tensor]:
+    """Read whole tensors, each into memory of its own; a file that holds several of them is opened once.
+
+    Raises:
+        InputRejected: as ``load_tensor``.
+    """
+    found: dict[str, torch.Tensor] = {}
+    opened: dict[int, OpenedFile] = {}
+    with ExitStack() as stack:
+        for key, ref in refs.items():
+            found[key], view = _empty(ref, ref.shape)
+            if not ref.nbytes:
+                continue
+            if id(ref.shard) not in opened:
+                opened[id(ref.shard)] = stack.enter_context(ref.shard.open())
+            opened[id(ref.shard)].read_into(ref.offset, view)
+        for file in opened.values():
+            file.verify_unchanged()
+    return {key: _checked(refs[key], tensor) for key, tensor in found.items()}
 
 
 def load_rows(ref: TensorRef, rows: Sequence[int]) -> torch.Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from contract.errors import InputRejected
 from contract.findings import Where
+from contract.numerics.finite import all_finite
 from eagle3_contract.model.states import Recipe, State
 
 WHOLE: Final = frozenset({torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8, torch.bool})
@@ -103,7 +104,7 @@ def state_rows(value: Tensor, key: str, tokens: int, file: str) -> Tensor:
     if rows.ndim != 2 or rows.shape[1] == 0:
         raise rejected("shape", f"{key} has shape {list(value.shape)}; [tokens, width] is due", file)
     same_length(rows, key, tokens, file)
-    if not bool(torch.isfinite(rows).all()):
+    if not all_finite(rows):
         bad = (~torch.isfinite(rows)).any(-1)
         at = int(bad.nonzero()[0])
         raise rejected("not-finite", f"{key} holds NaN or infinity in {int(bad.sum())} of {tokens} rows, the first at row {at}", file)

@@ -18,6 +18,7 @@ from contract.files.bundle_manifest import GREEDY, INPUT_IDS, POSITION_IDS, Mani
 from contract.files.torch_tensors import load_tensor
 from contract.findings import Check, Depth, Where
 from contract.statement import fact
+from contract.words import first_few
 from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.model.states import FINAL_NORM, State, recipe_text
 from eagle3_contract.verify import rules
@@ -159,19 +160,15 @@ class Requests:
         self._open = [Captured.of(r) for r in bundle.requests if is_compared(r)]
         self._ids = {c.request.id: c.input_ids for c in self._open}
         self.ledger = RowLedger(bundle)
+        self._absent: dict[str, list[str]] = {}
 
     def take(self, sample: str, input_ids_T: Tensor) -> tuple[Captured | None, list[Check]]:
         """The request for a sample, looked at up to the last row in common: the one that names it, else the one that runs most of its
         tokens. An engine that was given the sample's prompt goes on with its own text."""
         found = self._find(sample, input_ids_T)
-        if found is None and (runs := self._runs_of(sample, input_ids_T)):
-            text = f"the capture has sample {sample} in {' and '.join(runs)} only: nothing of it can be compared with training"
-            fix = "Capture the plain run, too: `contract capture` makes it whichever runs are asked for."
-            return None, [rules.CAPTURE_SAMPLES.undecided(text, at=Depth.VERIFY, expected=sample, where=Where(sample=sample), fix=fix)]
         if found is None:
-            return None, [
-                rules.CAPTURE_SAMPLES.failed(f"the capture has no request for sample {sample}", expected=sample, where=Where(sample=sample))
-            ]
+            self._absent.setdefault(" and ".join(self._runs_of(sample, input_ids_T)), []).append(sample)
+            return None, []
         self._open.remove(found)
         request, ids_T = found.request, self._ids[found.request.id]
         row = rows_in_common(ids_T, input_ids_T)
@@ -196,6 +193,22 @@ class Requests:
                 evidence={"rows": len(input_ids_T), "in_common": row, "request_rows": len(ids_T), "prompt": request.info.prompt_tokens},
             )
         ]
+
+    def absences(self) -> Iterator[Check]:
+        """One check for the samples that ``take`` found nowhere, and one for those that only the same further runs have."""
+        for runs, samples in self._absent.items():
+            named, where = first_few(samples), Where(sample=samples[0])
+            what = "sample" if len(samples) == 1 else f"{len(samples)} samples:"
+            if runs:
+                yield rules.CAPTURE_SAMPLES.undecided(
+                    f"the capture has {what} {named} in {runs} only: nothing of it can be compared with training",
+                    at=Depth.VERIFY, where=where, evidence={"samples": samples},
+                    fix="Capture the plain run, too: `contract capture` makes it whichever runs are asked for.",
+                )  # fmt: skip
+            else:
+                yield rules.CAPTURE_SAMPLES.failed(
+                    f"the capture has no request for {what} {named}", where=where, evidence={"samples": samples}
+                )
 
     def _find(self, sample: str, input_ids_T: Tensor) -> Captured | None:
         named = next((c for c in self._open if c.request.sample == sample), None)

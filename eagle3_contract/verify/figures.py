@@ -122,7 +122,7 @@ def measure(
         best = [b.rows(rows) for b in best_steps]
         mask = None if mask_T is None else mask_T[at]
         chosen = [_drafts(b, targets_D) for b in best[:drafts]]
-        length = length + chain(tokens_T[at].tolist(), chosen, start=first_round(None if mask is None else [int(m) for m in mask]))
+        length = length + chain(tokens_T[at].tolist(), chosen, start=first_round(None if mask is None else mask.tolist()))
         if definition is None or target is None or mask is None:
             continue
         try:

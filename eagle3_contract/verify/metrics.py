@@ -104,6 +104,18 @@ class StepCounts:
         return tuple(r / n if n else None for r, n in zip(self.right, self.rows, strict=True))
 
 
+def looked_at(mask_T: Tensor, steps: int) -> Tensor:
+    """[T] bool: the tokens of the target that ``count_steps`` looks at in any definition, and those under the mask itself.
+
+    Row t of step s is held against the target's token t+1+s, and counted by a mask at t+s or t+1+s; what is right at every earlier step
+    is a matter of the masks before those, as far back as the steps reach.
+    """
+    wanted_T = mask_T.bool().clone()
+    for back in range(1, min(steps, len(mask_T) - 1) + 1):
+        wanted_T[back:] |= mask_T[:-back].bool()
+    return wanted_T
+
+
 def count_steps(
     definition: Definition, best_T: Sequence[Best], targets_D: Tensor, target: TargetTokens, mask_T: Tensor | None
 ) -> StepCounts:

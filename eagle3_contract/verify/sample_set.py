@@ -18,6 +18,7 @@ from contract.files.paths import open_path
 from contract.findings import Check, Depth, Where, check_from_error
 from contract.limits import DEFAULT_LIMITS, Limits
 from contract.statement import fact
+from contract.words import first_few
 from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.model.spec import TargetState
 from eagle3_contract.model.states import FINAL_NORM, Recipe, State, recipe_text, state_name
@@ -154,18 +155,30 @@ def _listed(loaded: LoadedContract, base: Path, found: Sequence[Path]) -> Iterat
         yield rules.SAMPLES_LISTED.skipped(f"the contract lists no samples; {len(names)} were given", where=where)
         return
     missing, extra = sorted(stated.manifest.keys() - names), sorted(names - stated.manifest.keys())
-    for name in missing:
+    if missing:
         yield rules.SAMPLES_LISTED.failed(
-            f"the listed sample {name} is not in {base}",
-            expected=name,
-            where=loaded.document.where(("training", "samples", "manifest", name)),
+            f"{_samples(missing, 'listed ')} not in {base}: {first_few(missing)}",
+            expected=len(stated.manifest),
+            actual=len(stated.manifest) - len(missing),
+            where=loaded.document.where(("training", "samples", "manifest", missing[0])),
+            evidence={"missing": missing},
         )
-    for name in extra:
-        yield rules.SAMPLES_LISTED.failed(f"{name} is in {base}, and the contract does not list it", actual=name, where=where)
+    if extra:
+        yield rules.SAMPLES_LISTED.failed(
+            f"{_samples(extra)} in {base} without being listed in the contract: {first_few(extra)}",
+            expected=len(stated.manifest),
+            actual=len(names),
+            where=where,
+            evidence={"not_listed": extra},
+        )
     if not missing and not extra:
         yield rules.SAMPLES_LISTED.passed(
             f"all {len(names)} listed samples are there, and no other", where=where, expected=len(names), actual=len(names)
         )
+
+
+def _samples(names: Sequence[str], kind: str = "") -> str:
+    return f"1 {kind}sample is" if len(names) == 1 else f"{len(names)} {kind}samples are"
 
 
 def _digests(loaded: LoadedContract, base: Path, found: Sequence[Path]) -> Iterator[Check]:

@@ -19,6 +19,7 @@ from contract.files.checkpoint import Checkpoint
 from contract.findings import Check, Depth, Where
 from contract.limits import MIB
 from contract.statement import fact
+from contract.words import first_few
 from eagle3_contract.drafter.names import TARGET_EMBEDDING_NAMES
 from eagle3_contract.drafter.weights import WeightSource
 from eagle3_contract.model.load import LoadedContract
@@ -93,7 +94,7 @@ def check_captured_target(bundle: Bundle, target: Checkpoint) -> Iterator[Check]
     other = [name for name in both if f"sha256:{target.sha256(name)}" != stated[name]]
     if other:
         yield rules.CAPTURE_TARGET_FILES.failed(
-            f"{', '.join(other[:4])} of --target {'is' if len(other) == 1 else 'are'} not what the capture was taken from",
+            f"{first_few(other)} of --target {'is' if len(other) == 1 else 'are'} not what the capture was taken from",
             expected={name: stated[name] for name in other},
             where=Where(file=other[0]),
         )

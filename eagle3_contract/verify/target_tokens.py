@@ -39,6 +39,8 @@ NO_TARGET: Final = (
 """Why the target's tokens are not known, and what to do about it."""
 ROWS: Final = 256
 """Rows of logits held at a time; 256 x 163840 floats are 168 MB."""
+NOT_ASKED: Final = -1
+"""In place of a token that nobody asked for; no token and no draft id is equal to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,34 +73,48 @@ class TargetHead:
             raise _no_head(f"{source.label} has no final norm or no head")
         return cls(source.tensor(norm), source.tensor(head), eps)
 
-    def tokens(self, last_TG: Tensor, targets_D: Tensor, *, norm: bool) -> TargetTokens:
+    def tokens(self, last_TG: Tensor, targets_D: Tensor, *, norm: bool, wanted_T: Tensor | None = None, draft: bool = True) -> TargetTokens:
         """Argmax over the whole and over the draft vocabulary, computed in the head's dtype like the target itself does.
 
         Args:
             last_TG: the state that training used as the target's last one.
             targets_D: [DV] target id of each draft id.
             norm: whether to apply the final norm first.
+            wanted_T: [T] bool, the rows that anyone will look at; the others are ``NOT_ASKED``. None: all.
+            draft: whether the argmax over the draft vocabulary is asked for, too.
         """
-        full, draft = [], []
-        for rows_LG in torch.split(last_TG, ROWS):
-            x_LG = rows_LG.to(self.head_VG.dtype)
+        rows_L = torch.arange(len(last_TG)) if wanted_T is None else wanted_T.nonzero()[:, 0]
+        full_T, draft_T = (torch.full((len(last_TG),), NOT_ASKED, dtype=torch.int64) for _ in range(2))
+        for at_L in torch.split(rows_L, ROWS):
+            x_LG = last_TG[at_L].to(self.head_VG.dtype)
             x_LG = rms_norm(x_LG, self.norm_G.to(x_LG.dtype), self.eps) if norm else x_LG
             logits_LV = F.linear(x_LG, self.head_VG).float()
-            full.append(Best.of(logits_LV).ids)
-            draft.append(Best.of(logits_LV.index_select(1, targets_D)).ids)
-        return TargetTokens(torch.cat(full), torch.cat(draft))
+            full_T[at_L] = Best.of(logits_LV).ids
+            if draft:
+                draft_T[at_L] = Best.of(logits_LV.index_select(1, targets_D)).ids
+        return TargetTokens(full_T, draft_T if draft else None)
 
 
-def of_sample(sample: TrainingSample, head: TargetHead | None, stated: TargetState, targets_D: Tensor) -> TargetTokens | None:
+def of_sample(
+    sample: TrainingSample,
+    head: TargetHead | None,
+    stated: TargetState,
+    targets_D: Tensor,
+    *,
+    wanted_T: Tensor | None = None,
+    draft: bool = True,
+) -> TargetTokens | None:
     """The target's tokens in the trainer's own way: from the sample's last state through the head, else as the sample records them.
 
     Args:
         stated: which state training used as the last one, and what was done to it.
         targets_D: [DV] target id of each draft id.
+        wanted_T, draft: as ``TargetHead.tokens``.
     """
     normed, by_trainer = fact(stated.normed), fact(stated.norm_applied_by_trainer)
     if head is not None and sample.last_TG is not None and normed.known and by_trainer.known:
-        return head.tokens(sample.last_TG, targets_D, norm=not normed.value and bool(by_trainer.value))
+        norm = not normed.value and bool(by_trainer.value)
+        return head.tokens(sample.last_TG, targets_D, norm=norm, wanted_T=wanted_T, draft=draft)
     return recorded(sample.extras.get(ARGMAX_EXTRA), sample.tokens)
 
 

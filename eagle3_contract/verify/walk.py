@@ -219,6 +219,8 @@ class Walk:
                 self._one(part, {state: x[: captured.rows] for state, x in stored.items()}, captured, others, (self.paired,))
             own = self._generated(captured)
             requests.ledger.add(Covered(captured.request, sample.name, sample.tokens, captured.rows, own))
+        if requests is not None:
+            self.found.add(*requests.absences())
         self._samples_were_read(samples, read)
 
     def _generated(self, captured: Captured) -> int:

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from contract.errors import UserError
 from eagle3_contract.verify.best import Best
-from eagle3_contract.verify.metrics import Accuracy, Definition, StepCounts, TargetTokens, count_steps
+from eagle3_contract.verify.metrics import Accuracy, Definition, StepCounts, TargetTokens, count_steps, looked_at
 
 DATA = Path(__file__).parent / "data"
 REFERENCE = {
@@ -151,3 +151,23 @@ def test_the_standard_error_is_the_cluster_formula(samples: list[tuple[int, int]
     else:
         expected = math.sqrt(p * (1 - p) / rows)
     assert error == pytest.approx(expected, abs=1e-9)
+
+
+@given(st.data(), st.sampled_from(list(Definition)), st.integers(1, 4), st.integers(2, 9))
+def test_no_definition_looks_at_a_target_token_that_is_not_asked_for(
+    data: st.DataObject, definition: Definition, steps: int, tokens: int
+) -> None:
+    bits = st.integers(0, 1)
+    mask = data.draw(st.lists(bits, min_size=tokens, max_size=tokens))
+    hits = data.draw(st.lists(st.lists(bits, min_size=tokens - 1, max_size=tokens - 1), min_size=steps, max_size=steps))
+    best, targets_D, whole, mask_T = tiny(mask, hits)
+    wanted_T = looked_at(mask_T, steps)
+    assert bool(wanted_T[mask_T.bool()].all())
+    part_T = whole.full.where(wanted_T, torch.tensor(-1))
+    assert count_steps(definition, best, targets_D, TargetTokens(part_T, part_T), mask_T) == count_steps(
+        definition, best, targets_D, whole, mask_T
+    )
+
+
+def test_a_prompt_is_not_asked_for() -> None:
+    assert looked_at(torch.tensor([0, 0, 0, 1, 0, 0, 0, 0]), 3).tolist() == [False] * 3 + [True] * 4 + [False]

@@ -30,6 +30,23 @@ def test_sample_deleted_from_the_contract(scenario: Scenario) -> None:
     assert "samples.listed" in failed(scenario.verify())
 
 
+def test_another_folder_of_samples_is_two_findings_however_many_there_are(scenario: Scenario, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for i in range(30):
+        shutil.copy(scenario.samples / SAMPLES[0], elsewhere / f"other-{i:02d}.safetensors")
+    report = scenario.verify(samples=elsewhere)
+    said = [c for c in report.checks if c.rule == "samples.listed"]
+    assert [c.status for c in said] == ["failed", "failed"]
+    missing, extra = said
+    assert isinstance(missing.evidence, dict)
+    assert isinstance(extra.evidence, dict)
+    assert missing.evidence["missing"] == sorted(SAMPLES)
+    assert (extra.expected, extra.actual, len(extra.evidence["not_listed"])) == (len(SAMPLES), 30, 30)
+    assert "30 samples are in" in extra.message
+    assert extra.message.endswith("other-03.safetensors and 26 more")
+
+
 def test_changed_sample(scenario: Scenario) -> None:
     shutil.copy(scenario.samples / SAMPLES[0], scenario.samples / SAMPLES[1])
     assert "samples.digest" in failed(scenario.verify())

@@ -114,6 +114,11 @@ def test_capture_without_one_sample(clean: Scenario, right: Path, tmp_path: Path
     report = clean.verify(spoil(right, tmp_path / "short", lambda r, t: t, requests=["r0", "r2"]))
     assert report.exit_code is ExitCode.VIOLATED
     assert "capture.samples" in failed(report)
+    report = clean.verify(spoil(right, tmp_path / "shorter", lambda r, t: t, requests=["r1"]))
+    (said,) = [c for c in report.checks if c.rule == "capture.samples" and c.status == "failed"]
+    assert "2 samples:" in said.message
+    assert isinstance(said.evidence, dict)
+    assert len(said.evidence["samples"]) == 2
 
 
 def test_capture_alone_is_judged_by_its_own_sweep(scenario: Scenario, right: Path) -> None:

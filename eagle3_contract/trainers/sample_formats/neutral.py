@@ -12,7 +12,7 @@ from torch import Tensor
 from contract.errors import UsageError
 from contract.files.dtypes import DTYPE_BITS
 from contract.files.tensors import TensorRef
-from contract.files.torch_tensors import TORCH_DTYPES, load_tensor
+from contract.files.torch_tensors import TORCH_DTYPES, load_tensors
 from contract.files.writing import write_safetensors
 from contract.findings import Json
 from contract.jsonio import load_json
@@ -48,8 +48,9 @@ def read_neutral(tensors: Mapping[str, TensorRef], metadata: Mapping[str, str], 
             raise rejected("unknown-key", f"the {what} {strange[0]!r} is not part of the format", file, _FIX)
     if missing := sorted({"input_ids", "states"} - set(tensors)):
         raise rejected("missing-tensor", f"has no tensor {missing[0]}", file, _FIX)
-    ids = token_row(load_tensor(tensors["input_ids"]), "input_ids", file)
-    stored = load_tensor(tensors["states"])
+    held = load_tensors(tensors)
+    ids = token_row(held["input_ids"], "input_ids", file)
+    stored = held["states"]
     if stored.ndim != 3 or 0 in stored.shape[1:]:
         raise rejected("shape", f"states has shape {list(stored.shape)}; [tokens, states, width] is due", file)
     width = stored.shape[2]
@@ -57,8 +58,7 @@ def read_neutral(tensors: Mapping[str, TensorRef], metadata: Mapping[str, str], 
     boundaries = _recipe(metadata, len(states), file)
     if "dtype" in metadata and metadata["dtype"] != str(stored.dtype).removeprefix("torch."):
         raise rejected("dtype", f"dtype says {metadata['dtype']!r}, the states are {stored.dtype}", file, _FIX)
-    optional = {key: load_tensor(ref) for key, ref in tensors.items() if key not in ("input_ids", "states")}
-    last = state_rows(optional["last_hidden_state"], "last_hidden_state", len(ids), file) if "last_hidden_state" in optional else None
+    last = state_rows(held["last_hidden_state"], "last_hidden_state", len(ids), file) if "last_hidden_state" in held else None
     if last is not None and last.shape[1] != width:
         raise rejected("shape", f"last_hidden_state is {last.shape[1]} wide, the states are {width}", file, _FIX)
     return TrainingSample(
@@ -66,13 +66,13 @@ def read_neutral(tensors: Mapping[str, TensorRef], metadata: Mapping[str, str], 
         file=file,
         format=FORMAT,
         input_ids_T=ids,
-        loss_mask_T=mask_row(optional["loss_mask"], "loss_mask", len(ids), file) if "loss_mask" in optional else None,
+        loss_mask_T=mask_row(held["loss_mask"], "loss_mask", len(ids), file) if "loss_mask" in held else None,
         states_THk=states,
         last_TG=last,
         boundaries=boundaries,
         last=_last(metadata, file),
-        document_ids_T=_documents(optional["document_ids"], len(ids), file) if "document_ids" in optional else None,
-        extras={"target_argmax": _argmax(optional["target_argmax"], len(ids), file)} if "target_argmax" in optional else {},
+        document_ids_T=_documents(held["document_ids"], len(ids), file) if "document_ids" in held else None,
+        extras={"target_argmax": _argmax(held["target_argmax"], len(ids), file)} if "target_argmax" in held else {},
     )
 
 

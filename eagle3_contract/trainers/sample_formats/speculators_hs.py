@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from contract.files.tensors import TensorRef
-from contract.files.torch_tensors import load_tensor
+from contract.files.torch_tensors import load_tensors
 from eagle3_contract.trainers.sample import TrainingSample, mask_row, rejected, state_rows, token_row
 from eagle3_contract.trainers.sample_formats.arrow_rows import ArrowRows, open_rows
 
@@ -31,8 +31,9 @@ def read_states(tensors: Mapping[str, TensorRef], *, name: str, path: Path) -> T
         InputRejected: the data set is malformed.
     """
     file = str(path)
-    ids = token_row(load_tensor(tensors["token_ids"]), "token_ids", file)
-    stored = load_tensor(tensors["hidden_states"])
+    held = load_tensors(tensors)
+    ids = token_row(held["token_ids"], "token_ids", file)
+    stored = held["hidden_states"]
     if stored.ndim != 3 or stored.shape[1] < 2 or stored.shape[2] == 0:
         raise rejected("shape", f"hidden_states has shape {list(stored.shape)}; [tokens, states, width] is due", file)
     rows = state_rows(stored.flatten(1), "hidden_states", len(ids), file)

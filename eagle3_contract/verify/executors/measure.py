@@ -29,9 +29,10 @@ from eagle3_contract.model.resolve import resolve
 from eagle3_contract.model.states import Recipe
 from eagle3_contract.trainers.sample import TrainingSample
 from eagle3_contract.trainers.samples import SampleReader
+from eagle3_contract.verify.executors.memory import keep_freed_memory
 from eagle3_contract.verify.executors.result import Outcome, SampleProblem, SampleResult
 from eagle3_contract.verify.figures import definition_of, measure
-from eagle3_contract.verify.metrics import TargetTokens
+from eagle3_contract.verify.metrics import WITHIN_DRAFT_VOCABULARY, TargetTokens, looked_at
 from eagle3_contract.verify.paths import Path as DraftPath
 from eagle3_contract.verify.sample_set import SampleSet, layout_problem
 from eagle3_contract.verify.steps import steps_and_drafts
@@ -81,6 +82,7 @@ class Measurer:
         self._reader = SampleReader(allow_pickle=samples.allow_pickle, root=samples.root, limits=limits)
 
     def __enter__(self) -> Self:
+        keep_freed_memory()
         self._reader.__enter__()
         return self
 
@@ -131,7 +133,10 @@ class Measurer:
         )
 
     def _target_tokens(self, sample: TrainingSample) -> tuple[TargetTokens | None, tuple[str, str] | None]:
-        target = of_sample(sample, self.head, self._loaded.contract.training.target_state, self._targets_D)
+        mask_T, stated = sample.loss_mask_T, self._loaded.contract.training.target_state
+        wanted_T = None if mask_T is None else looked_at(mask_T, self._steps)
+        within = self._definition in WITHIN_DRAFT_VOCABULARY
+        target = of_sample(sample, self.head, stated, self._targets_D, wanted_T=wanted_T, draft=within)
         if target is not None:
             return target, None
         return None, (self._no_head.message, self._no_head.fix) if self._no_head is not None else NO_TARGET
