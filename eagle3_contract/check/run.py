@@ -256,11 +256,13 @@ def beside(loaded: LoadedContract) -> frozenset[str]:
     names = [loaded.path.name, waivers_path(loaded.path).name, *(f"{samples.path or '.'}/{name}" for name in samples.manifest)]
     if contract.golden is not None:
         names.append(contract.golden.file)
+    if samples.path is not None:  # the folder is the contract's own where its samples are too many to be listed, too
+        names.append(samples.path)
     home, drafter = loaded.folder.resolve(), loaded.drafter_folder.resolve()
     inside: set[str] = set()
     for name in names:
         place = home / name
-        if place.is_relative_to(drafter):
+        if place != drafter and place.is_relative_to(drafter):
             relative = place.relative_to(drafter)
             inside |= {str(relative), relative.parts[0]}
     return frozenset(inside)

@@ -151,6 +151,18 @@ def test_files_that_the_contract_names_elsewhere_are_accounted_for(tmp_path: Pat
     assert check_spec(spec).exit_code is ExitCode.KEPT
 
 
+@pytest.mark.parametrize("path", ["samples", ".", None])
+def test_the_folder_of_samples_that_are_too_many_to_be_listed_is_accounted_for(path: str | None, tmp_path: Path) -> None:
+    """As `contract init` writes it from 1,501 samples on; without the folder's name in the contract, it is a stranger."""
+    made = pair()
+    made.contract["training"]["samples"] |= {"path": path, "count": 0, "manifest": {}}
+    spec = made.write(tmp_path)
+    assert check_spec(spec).exit_code is ExitCode.KEPT
+    (tmp_path / "samples").mkdir()
+    (tmp_path / "samples" / "hs_0.safetensors").write_bytes(b"")
+    assert check_spec(spec).exit_code is (ExitCode.KEPT if path == "samples" else ExitCode.VIOLATED)
+
+
 @given(data=st.data())
 @IN_TEMPORARY_FOLDERS
 def test_a_tensor_deleted_on_either_side_is_never_kept(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
