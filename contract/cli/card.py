@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Final
 
 import click
@@ -13,6 +12,7 @@ from contract.cli.params import Output, engines_option, formats_option, target_o
 from contract.cli.perform import perform, subject_of
 from contract.errors import InputRejected
 from contract.files.atomic import atomic_write
+from contract.files.paths import open_path
 from contract.findings import Where
 from contract.gate import judge
 from contract.kinds import kind_of_spec
@@ -71,14 +71,18 @@ def placed(card: str, section: str) -> str:
 def _card(path: str) -> str:
     """The card as it is; empty if there is none."""
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(CARD_BYTES + 1)
-        if len(data) > CARD_BYTES:
-            raise InputRejected(f"{path} is larger than {CARD_BYTES} bytes", rule="cli.card-unreadable", fix="Name a model card.")
-        return data.decode("utf-8")
-    except FileNotFoundError:
-        return ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputRejected(
-            f"cannot read {path}: {error}", rule="cli.card-unreadable", fix="Name a model card in UTF-8.", where=Where(file=path)
-        ) from error
+        with open_path(path) as opened:
+            if opened.size > CARD_BYTES:
+                raise _unreadable(path, f"it is larger than {CARD_BYTES} bytes")
+            return opened.read_all().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _unreadable(path, str(error)) from error
+    except InputRejected as error:
+        if error.rule == "files.not-found":
+            return ""
+        raise
+
+
+def _unreadable(path: str, why: str) -> InputRejected:
+    text = f"cannot read {path}: {why}"
+    return InputRejected(text, rule="cli.card-unreadable", fix="Name a model card in UTF-8.", where=Where(file=path))

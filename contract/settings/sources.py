@@ -9,6 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
+from contract.errors import InputRejected
+from contract.files.paths import open_path
 from contract.settings.options import BY_NAME, OPTIONS, Option
 from contract.settings.rules import BAD_VALUE, UNKNOWN_KEY, UNREADABLE, wrong
 
@@ -61,14 +63,14 @@ def _folders(start: Path) -> list[Path]:
 def _table(path: Path) -> dict[str, Any] | None:
     """The settings of one file; None if it has none."""
     try:
-        with path.open("rb") as file:
-            data = file.read(FILE_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise wrong(UNREADABLE, f"cannot read {path}: {error.strerror}", file=str(path)) from error
-    if len(data) > FILE_BYTES:
-        raise wrong(UNREADABLE, f"{path} is larger than {FILE_BYTES} bytes", file=str(path))
+        with open_path(path) as opened:
+            if opened.size > FILE_BYTES:
+                raise wrong(UNREADABLE, f"{path} is larger than {FILE_BYTES} bytes", file=str(path))
+            data = opened.read_all()
+    except InputRejected as error:
+        if error.rule == "files.not-found":
+            return None
+        raise wrong(UNREADABLE, f"cannot read {path}: {error.message}", file=str(path)) from error
     try:
         document = tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:

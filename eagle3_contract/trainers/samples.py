@@ -29,6 +29,9 @@ SAFETENSORS: Final = ".safetensors"
 PEEK_BYTES: Final = 256 * 1024
 """A torch archive begins with its pickle, which names the keys; so much of it is looked at (never unpickled) to tell samples from vocab
 maps and token counts that trainers leave beside them."""
+PEEK_HEADER: Final = 1024
+"""Our own container names its format at the very beginning, where writers put a header's metadata; it need not be parsed twice."""
+_NEUTRAL: Final = f'"format":"{FORMAT}"'.encode()
 
 
 def find_samples(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[Path]:
@@ -121,6 +124,8 @@ class SampleReader:
 def _may_be_sample(path: Path, limits: Limits) -> bool:
     """False only for what is surely no sample."""
     if path.name.endswith(SAFETENSORS):
+        if _NEUTRAL in _peek(path, PEEK_HEADER):
+            return True
         try:
             header = read_header(path, limits=limits)
         except InputRejected:
@@ -130,17 +135,17 @@ def _may_be_sample(path: Path, limits: Limits) -> bool:
     return not (head.startswith(b"PK") and b"data.pkl" in head) or b"input_ids" in head
 
 
-def _peek(path: Path) -> bytes:
-    """The first bytes, inflated if they are packed; empty if they cannot be had."""
+def _peek(path: Path, count: int = PEEK_BYTES) -> bytes:
+    """The first ``count`` bytes, inflated if they are packed; empty if they cannot be had."""
     try:
-        with open(path, "rb") as file:
+        with open_path(path) as opened, open(opened.fd, "rb", closefd=False) as file:
             head = file.read(2)
             file.seek(0)
             if head != b"\x1f\x8b":
-                return file.read(PEEK_BYTES)
+                return file.read(count)
             with gzip.GzipFile(fileobj=file) as packed:
-                return packed.read(PEEK_BYTES)
-    except (OSError, EOFError, zlib.error):
+                return packed.read(count)
+    except (InputRejected, OSError, EOFError, zlib.error):
         return b""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from contract.errors import UserError
@@ -135,8 +135,8 @@ def measure(
 
 
 def _drafts(best: Best, targets_D: Tensor) -> list[int]:
-    ids_R = targets_D[best.ids]
-    return torch.where(best.finite, ids_R, torch.full_like(ids_R, NO_DRAFT)).tolist()
+    drafts: list[int] = np.where(best.finite.numpy(), targets_D.numpy()[best.ids.numpy()], NO_DRAFT).tolist()
+    return drafts
 
 
 def definition_of(loaded: LoadedContract) -> Definition | None:

@@ -38,6 +38,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -110,10 +112,11 @@ def looked_at(mask_T: Tensor, steps: int) -> Tensor:
     Row t of step s is held against the target's token t+1+s, and counted by a mask at t+s or t+1+s; what is right at every earlier step
     is a matter of the masks before those, as far back as the steps reach.
     """
-    wanted_T = mask_T.bool().clone()
-    for back in range(1, min(steps, len(mask_T) - 1) + 1):
-        wanted_T[back:] |= mask_T[:-back].bool()
-    return wanted_T
+    mask = mask_T.bool().numpy()
+    wanted = mask.copy()
+    for back in range(1, min(steps, len(mask) - 1) + 1):
+        wanted[back:] |= mask[:-back]
+    return torch.from_numpy(wanted)
 
 
 def count_steps(
@@ -149,12 +152,13 @@ def count_steps(
     tokens = len(target.full)
     if len(mask_T) != tokens:
         raise ValueError(f"mask of {len(mask_T)} entries for {tokens} tokens")
-    mask = mask_T.bool().clone()
+    # From here on in numpy: these are a dozen operations a step on some hundred numbers, and each takes torch three times as long.
+    mask = mask_T.bool().numpy().copy()
     if definition is Definition.SPECFORGE and tokens:
         mask[-1] = False
-    drawn_T = torch.isin(target.full, targets_D) if definition is Definition.TORCHSPEC else None
+    drawn = np.isin(target.full.numpy(), targets_D.numpy()) if definition is Definition.TORCHSPEC else None
     right, rows = [], []
-    chain = mask[1:].clone()
+    chain = mask[1:].copy()
     for step, best in enumerate(best_T):
         count = tokens - 1 - step
         if count < 1:
@@ -173,8 +177,8 @@ def count_steps(
             rows.append(int(counted.sum() if first else before.sum()))
             continue
         counted = mask[step + 1 :] if within else mask[step:-1]
-        if drawn_T is not None:
-            counted = counted & drawn_T[step + 1 :]
+        if drawn is not None:
+            counted = counted & drawn[step + 1 :]
         right.append(int((hit & counted).sum()))
         # The last token's row has no target, so it is never right, but EAGLE and AngelSlim count it where its mask is set.
         beyond = int(mask[-1]) if definition in (Definition.EAGLE, Definition.ANGELSLIM) else 0
@@ -182,12 +186,15 @@ def count_steps(
     return StepCounts(tuple(right), tuple(rows))
 
 
-def _hits(best: Best, targets_D: Tensor, target: TargetTokens, at: slice, *, within: bool) -> Tensor:
+def _hits(best: Best, targets_D: Tensor, target: TargetTokens, at: slice, *, within: bool) -> npt.NDArray[np.bool_]:
     """[R] bool: which rows name the target's token."""
     if within:
         assert target.draft is not None
-        return (best.ids == target.draft[at]) & best.finite
-    return (targets_D[best.ids] == target.full[at]) & best.finite
+        right = best.ids.numpy() == target.draft.numpy()[at]
+    else:
+        right = targets_D.numpy()[best.ids.numpy()] == target.full.numpy()[at]
+    found: npt.NDArray[np.bool_] = right & best.finite.numpy()
+    return found
 
 
 class Accuracy:

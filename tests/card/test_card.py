@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -104,6 +105,8 @@ def test_into_a_model_card(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     (tmp_path / "bad.md").write_bytes(b"\xff\xfe")
     assert card(capfd, "contract.yaml", "--into", "bad.md")[0] == 2
     assert card(capfd, "contract.yaml", *ENGINES, "--into", "no/such/folder.md")[0] == 2
+    os.mkfifo(tmp_path / "pipe.md")
+    assert card(capfd, "contract.yaml", *ENGINES, "--into", "pipe.md")[0] == 2
 
 
 @given(st.text(), st.text(alphabet=st.characters(exclude_characters="<>")), st.text(alphabet=st.characters(exclude_characters="<>")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,14 @@ def test_odd_files(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").unlink()
     (tmp_path / "contract.toml").mkdir()
     with pytest.raises(UsageError):
+        effective(tmp_path, {})
+    (tmp_path / "contract.toml").rmdir()
+    os.mkfifo(tmp_path / "contract.toml")  # opened the plain way, it would be waited for
+    with pytest.raises(UsageError, match="FIFO"):
+        effective(tmp_path, {})
+    (tmp_path / "contract.toml").unlink()
+    (tmp_path / "contract.toml").write_bytes(b"#" * (1024 * 1024 + 1))
+    with pytest.raises(UsageError, match="larger"):
         effective(tmp_path, {})
     with pytest.raises(UsageError):
         effective(tmp_path / "repo", {"CONTRACT_INTEGRITY": "some"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
 import struct
 from collections.abc import Callable, Iterator
@@ -47,6 +48,15 @@ FOUND = {
 @pytest.mark.parametrize("folder", sorted(FOUND))
 def test_samples_are_found_among_vocab_maps_and_token_counts(folder: str) -> None:
     assert [f.relative_to(SAMPLES / folder).as_posix() for f in find_samples(SAMPLES / folder)] == FOUND[folder]
+
+
+@pytest.mark.parametrize("name", ["a.pt", "a.ckpt.gz", "a.safetensors"])
+def test_a_pipe_among_the_samples_is_not_waited_for(name: str, reader: SampleReader, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / name)
+    assert find_samples(tmp_path) == [tmp_path / name]
+    with pytest.raises(InputRejected) as refused:
+        reader.load(tmp_path / name)
+    assert refused.value.rule == "files.not-regular"
 
 
 @pytest.mark.parametrize(
