@@ -103,6 +103,10 @@ class ForwardInfo(_Strict, frozen=True):
     rows: int
 
 
+SEEN_BY_HOOKS: Final = "requests seen by the hooks"
+"""``by`` of a count of requests that is not the engine's own: in the bundle are those that were finished and chosen."""
+
+
 class CountInfo(_Strict, frozen=True):
     """How many were ``recorded``, and how many the engine itself ``counted`` (null where it does not say), ``by`` which counter."""
 

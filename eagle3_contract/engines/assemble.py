@@ -22,6 +22,7 @@ from contract.files.bundle_manifest import (
     INPUT_IDS,
     POSITION_IDS,
     PREFIX_IDS,
+    SEEN_BY_HOOKS,
     CountInfo,
     EngineInfo,
     ForwardInfo,
@@ -186,7 +187,7 @@ def _counts(spools: Sequence[Spool], counters: Mapping[str, float], kept: int) -
         by = None if counted is None else name
         if name == "requests" and counted is None:
             seen_by_hooks = [r for s in spools for r in s.requests.values() if r.start.run != WARM]
-            counted, by = float(len(seen_by_hooks)), "requests seen by the hooks"
+            counted, by = float(len(seen_by_hooks)), SEEN_BY_HOOKS
         found[name] = CountInfo(recorded=recorded, counted=None if counted is None else int(counted), by=by)
     return found
 

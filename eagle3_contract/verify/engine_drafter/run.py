@@ -12,6 +12,7 @@ import torch
 
 from contract.errors import UserError
 from contract.files.bundle import Bundle
+from contract.files.bundle_manifest import SEEN_BY_HOOKS
 from contract.findings import Check, Depth, Json, Rule
 from contract.numerics.tolerance import ROUNDING, Tolerance, tolerance_for
 from eagle3_contract.drafter.drafter import Drafter
@@ -282,6 +283,10 @@ def _counted(bundle: Bundle) -> Iterator[Check]:
     """What the engine counted against what was recorded."""
     for what, count in bundle.manifest.counts.items():
         if count.counted is None:
+            continue
+        if count.by == SEEN_BY_HOOKS and 0 < count.recorded < count.counted:
+            left = f"{count.recorded} of {count.counted} {count.by} are in the capture; the others were not finished, or not chosen"
+            yield rules.COUNTS.passed(left, expected=count.counted, actual=count.recorded)
             continue
         text = f"{count.recorded} {what} were recorded, the engine counted {count.counted}" + (f" ({count.by})" if count.by else "")
         if count.recorded == count.counted:

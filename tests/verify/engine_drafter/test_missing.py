@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from contract.files.bundle_manifest import CountInfo
+from contract.files.bundle_manifest import SEEN_BY_HOOKS, CountInfo
 from contract.findings import ExitCode, Status
 from verify.engine_drafter.conftest import Run, judge
 from verify.engine_drafter.simulated import Written, simulate, write, written
@@ -48,6 +48,18 @@ def test_counts_that_differ(tmp_path: Path) -> None:
     counts = {"forwards": CountInfo(recorded=5, counted=7, by="a counter"), "rounds": CountInfo(recorded=3, counted=None, by=None)}
     judged = judge(written(tmp_path / "bundle", SHORT, ready, counts))
     assert "5 forwards were recorded, the engine counted 7 (a counter)" in judged.one("engine.forwards-counted").message
+
+
+@pytest.mark.parametrize(("by", "right"), [(SEEN_BY_HOOKS, True), ("requests", False)])
+def test_requests_that_were_left_out_are_no_forwards_that_nobody_saw(by: str, right: bool, tmp_path: Path) -> None:
+    """A server that is stopped breaks off what it is at; only the engine's own count says that something was missed."""
+    requests = simulate(SHORT)[:1]
+    ready = [Written("r", r.held(), r.forwards) for _, r in requests]
+    counts = {"requests": CountInfo(recorded=1, counted=5, by=by)}
+    judged = judge(written(tmp_path / "bundle", SHORT, ready, counts))
+    (check,) = [c for c in judged.checks if c.rule == "engine.forwards-counted"]
+    assert (check.status is Status.PASSED) is right
+    assert "1 of 5" in check.message or "the engine counted 5" in check.message
 
 
 def test_a_value_that_is_not_finite(run: Run) -> None:
