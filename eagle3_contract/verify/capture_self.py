@@ -6,14 +6,22 @@ Legend: T tokens, G target hidden size.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import torch
 
 from contract.findings import Check, Where
-from eagle3_contract.model.states import Recipe, State, recipe_text, state_name
-from eagle3_contract.verify import rules
+from contract.statement import fact
+from eagle3_contract.model.spec import Contract
+from eagle3_contract.model.states import FINAL_NORM, Recipe, State, recipe_text, state_name
+from eagle3_contract.verify import rules, state_rules
 from eagle3_contract.verify.capture_set import Captured
 from eagle3_contract.verify.states import SlotVerdict
+from eagle3_contract.verify.target_tokens import TargetHead
+
+BRANCH: Final = "branch_only"
+SAME_TOKENS: Final = 0.9
+"""Share of recorded tokens that the head has to give again. Near ties fall either way in bfloat16: some in a hundred, not one in ten."""
 
 
 def self_checks(captured: Captured) -> Iterator[Check]:
@@ -60,6 +68,40 @@ def _positions_advance(captured: Captured) -> Check:
         actual=int(positions_T[row]),
         where=Where(sample=captured.request.sample or request, row=row),
     )
+
+
+def greedy_check(captured: Captured, head: TargetHead | None) -> Iterator[Check]:
+    """Whether the recorded tokens of the target are what its head says about the recorded final states; none where either is not there."""
+    told_T, final = captured.greedy, captured.states.get(FINAL_NORM)
+    if head is None or told_T is None or final is None:
+        return
+    request = captured.request.id
+    last_TG = captured.load(final)
+    if last_TG.shape != (len(told_T), len(head.norm_G)):
+        return  # the shapes have a finding of their own
+    same_T = head.tokens(last_TG, told_T[:0], norm=False, draft=False).full == told_T
+    share = float(same_T.double().mean()) if len(same_T) else 1.0
+    text = f"request {request}: {share:.1%} of the {len(told_T)} recorded tokens of the target are what its head says of the final states"
+    if share >= SAME_TOKENS:
+        yield rules.CAPTURE_GREEDY.passed(text)
+    else:
+        row = int((~same_T).nonzero()[0])
+        where = Where(sample=captured.request.sample or request, row=row)
+        yield rules.CAPTURE_GREEDY.failed(text, expected=f">= {SAME_TOKENS:.0%}", actual=share, where=where)
+
+
+def point_said(contract: Contract, verdicts: Sequence[SlotVerdict]) -> Iterator[Check]:
+    """A contract that says that a branch alone was fed, over slots that carry boundaries: these are the whole residual stream."""
+    point = fact(contract.hidden_states.point)
+    plain = [v for v in verdicts if v.right and isinstance(v.carried, int) and v.carried > 0]
+    if point.known and point.value == BRANCH and plain:
+        yield state_rules.POINT.failed(
+            f"the contract says that the branch alone was taken, and slot {plain[0].slot} of {plain[0].request} carries "
+            f"{state_name(plain[0].carried or 0)} of the residual stream, which is what the samples store",
+            expected=BRANCH,
+            actual="residual",
+            where=Where(slot=plain[0].slot, sample=plain[0].request),
+        )
 
 
 def recipe_said(said: Recipe, verdicts: Sequence[SlotVerdict]) -> Iterator[Check]:

@@ -14,8 +14,9 @@ import numpy as np
 from torch import Tensor
 
 from contract.errors import UserError
-from contract.findings import Check, Depth, Json
+from contract.findings import Check, Depth, Json, Where
 from contract.statement import fact
+from contract.words import first_few
 from eagle3_contract.drafter.documents import documents
 from eagle3_contract.model.load import LoadedContract
 from eagle3_contract.verify import rules
@@ -30,6 +31,12 @@ STANDARD_ERRORS: Final = 2.0
 TIES: Final = 8
 """Rows, or accepted drafts, that one path has to get less in all before it is the worse one. Logits that are equal but for rounding rank
 near ties either way: eight that all fall to the same side are a chance of 0.4%, whatever the spread over few samples says."""
+SHARE_APART: Final = 0.5
+"""A sample is apart from the others below this share of their accuracy ..."""
+ERRORS_APART: Final = 6.0
+"""... and so many standard errors of its own rows below it."""
+ROWS_APART: Final = 32
+"""Counted rows from which on a sample is looked at by itself."""
 NORMAL: Final = 1.959963984540054
 """Standard errors on either side that hold ``CONFIDENCE`` of a normal distribution."""
 MANY: Final = 100
@@ -38,13 +45,15 @@ MANY: Final = 100
 
 @dataclass(slots=True)
 class PathFigures:
-    """Figures of one path, sample by sample. ``drafts`` is the k of the chain, at most ``steps``."""
+    """Figures of one path, sample by sample. ``drafts`` is the k of the chain, at most ``steps``; ``first`` holds right and counted rows of
+    the first step."""
 
     steps: int
     drafts: int
     accuracy: Accuracy = field(init=False)
     lengths: dict[str, Acceptance] = field(default_factory=dict)
     shares: dict[str, tuple[float | None, ...]] = field(default_factory=dict)
+    first: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.accuracy = Accuracy(self.steps)
@@ -72,6 +81,7 @@ class PathFigures:
         if counts is not None:
             self.accuracy.add(counts)
             self.shares[sample] = counts.accuracy
+            self.first[sample] = counts.right[0], counts.rows[0]
 
     @property
     def length(self) -> Acceptance:
@@ -172,6 +182,35 @@ def claim_checks(loaded: LoadedContract, training: PathFigures, missing: tuple[s
         figures = {"step": step, "measured": got, "standard_error": error, "claimed": claim, "definition": definition.value}
         check = rules.CLAIM.passed if got >= claim - STANDARD_ERRORS * error else rules.CLAIM.failed
         yield check(text, expected=f">= {claim - STANDARD_ERRORS * error:.3f}", actual=got, where=where, evidence=figures)
+
+
+def apart_check(training: PathFigures) -> Iterator[Check]:
+    """Samples whose first-step accuracy is less than half of the others', beyond what so few rows can do by chance; one check."""
+    all_right, all_rows = map(sum, zip(*training.first.values(), strict=True)) if training.first else (0, 0)
+    apart: dict[str, Json] = {}
+    looked_at = 0
+    for name, (right, rows) in training.first.items():
+        others = all_rows - rows
+        if rows < ROWS_APART or others < rows:
+            continue
+        looked_at += 1
+        share = (all_right - right) / others
+        error = math.sqrt(rows * share * (1 - share))
+        if right < SHARE_APART * rows * share and rows * share - right > ERRORS_APART * error:
+            apart[name] = {"accuracy": right / rows, "others": share, "rows": rows}
+    if not looked_at:
+        return
+    if not apart:
+        yield rules.SAMPLES_APART.passed(f"none of {looked_at} samples fares far worse than the others")
+        return
+    name = min(apart, key=lambda n: training.first[n][0] / training.first[n][1])
+    right, rows = training.first[name]
+    yield rules.SAMPLES_APART.failed(
+        f"{len(apart)} of {looked_at} samples fare far worse than the others: {first_few(list(apart))} (first step {right / rows:.3f} in "
+        f"{name}, {(all_right - right) / (all_rows - rows):.3f} in the others)",
+        where=Where(sample=name),
+        evidence={"samples": apart},
+    )
 
 
 def path_figures_checks(training: PathFigures, inference: PathFigures) -> Iterator[Check]:

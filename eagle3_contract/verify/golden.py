@@ -92,6 +92,8 @@ class EmbeddingRows:
         lacking = sorted(i for i in set(wanted) if i not in self._rows)
         if lacking:
             raise _malformed(self.label, f"embedding rows of the tokens {lacking[:8]} are missing")
+        if not wanted:  # the tail of a short text has no token to be fed
+            return next(iter(self._rows.values()))[None][:0]
         return torch.stack([self._rows[i] for i in wanted])
 
 

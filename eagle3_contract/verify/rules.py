@@ -144,6 +144,41 @@ SAMPLES_LAYOUT: Final = _rule(
     "Correct training.samples.states, or write the samples again.",
     "recipe",
 )
+LAST_STATE: Final = _rule(
+    "samples.last-state",
+    "The last state of the samples is the one that the contract names, normed or not as it says",
+    "Training's targets are the head's argmax over this state. A state that is stored behind the final norm and normed again, or stored "
+    "before it and never normed, gives other targets than the model: the drafter learns them, its accuracy falls by some points, and no "
+    "file looks wrong (speculators 0.3.0, custom_worker).",
+    "Correct training.target_state, or write the samples again with the state that the trainer expects.",
+    "alignment",
+)
+SAMPLES_ALIKE: Final = _rule(
+    "samples.rows-alike",
+    "The states of a sample differ from token to token",
+    "A buffer that was never filled, or one row written everywhere, has right shapes and finite values. Whatever training did with it, it "
+    "learned nothing; among many samples it only lowers the average.",
+    "Write the sample again, or leave it out of the contract's list.",
+    "alignment",
+)
+SAMPLES_APART: Final = _rule(
+    "samples.apart",
+    "No sample fares far worse than the others",
+    "States of another text, or shifted against their tokens, are finite, of the right shape, and predict next to nothing. Among many "
+    "samples such a one only lowers the average a little, and widens the interval that the average is judged by.",
+    "Look at the sample that is named: do its states belong to its tokens? A capture of the same tokens tells (`--engine`). A text unlike "
+    "the others may fare so, too.",
+    "alignment",
+    severity=Severity.WARNING,
+)
+CAPTURE_GREEDY: Final = _rule(
+    "capture.greedy",
+    "The target's tokens in the capture are those of its own final states",
+    "Accepted drafts and accuracy are counted against these tokens. Where they are not what the target's head says about the states that "
+    "the capture holds, they are of another row, of another target, or sampled.",
+    "Record the argmax of the target's logits for each row.",
+    "alignment",
+)
 CAPTURE_TARGET: Final = _rule(
     "capture.target",
     "The capture was taken from the contract's target",
@@ -329,6 +364,9 @@ RULES: Final = (
     SAMPLES_LISTED,
     SAMPLES_DIGEST,
     SAMPLES_LAYOUT,
+    LAST_STATE,
+    SAMPLES_ALIKE,
+    SAMPLES_APART,
     CAPTURE_TARGET,
     CAPTURE_TARGET_FILES,
     EMBEDDING_ROWS,
@@ -338,6 +376,7 @@ RULES: Final = (
     CAPTURE_ALIASED,
     CAPTURE_POSITIONS,
     CAPTURE_RECIPE,
+    CAPTURE_GREEDY,
     GOLDEN_MALFORMED,
     GOLDEN_SAMPLE,
     TARGET_HEAD,

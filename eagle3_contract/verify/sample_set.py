@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import torch
 from torch import Tensor
 
 from contract.errors import UserError
@@ -25,6 +26,9 @@ from eagle3_contract.model.states import FINAL_NORM, Recipe, State, recipe_text,
 from eagle3_contract.trainers.sample import TrainingSample
 from eagle3_contract.trainers.samples import SampleReader, find_samples
 from eagle3_contract.verify import rules
+
+FEWEST: Final = 8
+"""Tokens from which on rows of a sample are held against each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +238,36 @@ def layout_problem(sample: TrainingSample, samples: SampleSet, hidden_size: int)
             actual=list(sample.boundaries),
             where=where,
         )
-    return _last_problem(sample, samples.target_state, where)
+    return _alike(sample, samples.stored, where) or _last_problem(sample, samples.target_state, where)
+
+
+def _alike(sample: TrainingSample, stored: Recipe, where: Where) -> Check | None:
+    """A failed check if rows far apart hold the same state, bit for bit, though their tokens differ.
+
+    Looked at are three rows among those that the loss counts, else among those that are no padding. Boundary 0 does not count: the same
+    token has the same embedding. Nor do equal tokens: attention over one value gives that value, wherever it stands.
+    """
+    counted = sample.loss_mask_T if sample.loss_mask_T is not None and int(sample.loss_mask_T.sum()) >= FEWEST else None
+    if counted is None and sample.document_ids_T is not None:
+        counted = sample.document_ids_T >= 0
+    rows = range(sample.tokens) if counted is None else counted.nonzero()[:, 0].tolist()
+    if len(rows) < FEWEST:
+        return None
+    chosen = [rows[len(rows) * i // 4] for i in (1, 2, 3)]
+    if len({int(sample.input_ids_T[row]) for row in chosen}) == 1:
+        return None
+    named = [(state_name(s), x_TG) for s, x_TG in zip(stored, sample.states_THk, strict=True) if s != 0]
+    if sample.last_TG is not None:
+        named.append(("the last state", sample.last_TG))
+    for name, x_TG in named:
+        first_G = x_TG[chosen[0]]
+        if all(torch.equal(first_G, x_TG[row]) for row in chosen[1:]):
+            what = "the same values" if bool(first_G.any()) else "zeros"
+            return rules.SAMPLES_ALIKE.failed(
+                f"{sample.name}: {name} holds {what} in the rows {', '.join(map(str, chosen))}, whose tokens differ",
+                where=replace(where, row=chosen[0]),
+            )
+    return None
 
 
 def _last_problem(sample: TrainingSample, stated: TargetState, where: Where) -> Check | None:

@@ -139,7 +139,14 @@ SHAPE: Final = _rule(
     "Fewer rows than tokens, or another width: rows were dropped, or the states are those of another target.",
     "Record every row of the request, from the target that training used.",
 )
+POINT: Final = _rule(
+    "point",
+    "The stream that the slots carry is the one that the contract names",
+    "A layer that hands on a branch and a residual has three things that a hook can take. A drafter that was trained on the branch alone "
+    "and is fed the sum sees other values in every row; a contract that says so of a drafter trained on the sum misleads the next engine.",
+    "Correct hidden_states.point in the contract.",
+)
 RULES: Final = (
     RECIPE, ORDER, OFF_BY_ONE, DUPLICATE, SLOT, NORMED, SHIFTED, OTHER_SAMPLE, SCALED, PARTIAL, EMPTY, ROWS, UNEXPLAINED, AMBIGUOUS,
-    SLOT_COUNT, SHAPE,
+    SLOT_COUNT, SHAPE, POINT,
 )  # fmt: skip

@@ -30,7 +30,7 @@ from eagle3_contract.verify.acceptance import Acceptance
 from eagle3_contract.verify.best import Best
 from eagle3_contract.verify.bounds import state_bounds
 from eagle3_contract.verify.candidates import of_document, of_requests, of_samples
-from eagle3_contract.verify.capture_self import recipe_said, self_checks
+from eagle3_contract.verify.capture_self import greedy_check, point_said, recipe_said, self_checks
 from eagle3_contract.verify.capture_set import Captured, Requests, belongs
 from eagle3_contract.verify.collect import Findings
 from eagle3_contract.verify.distances import Distances
@@ -44,6 +44,7 @@ from eagle3_contract.verify.executors.measure import Measurer, open_head
 from eagle3_contract.verify.executors.result import SampleProblem
 from eagle3_contract.verify.figures import (
     PathFigures,
+    apart_check,
     claim_checks,
     coverage_check,
     definition_of,
@@ -52,6 +53,7 @@ from eagle3_contract.verify.figures import (
     path_figures_checks,
 )
 from eagle3_contract.verify.inference import InferenceReading, inference_reading, recipe_fed
+from eagle3_contract.verify.last_state import CapturedLast, last_state_checks
 from eagle3_contract.verify.metrics import StepCounts, TargetTokens
 from eagle3_contract.verify.paths import Path as DraftPath
 from eagle3_contract.verify.paths import try_build
@@ -102,11 +104,14 @@ class Walk:
         self.strips = Strips()
         self.noise = measure_noise(self.bundle, self.reading)
         self.bounds = state_bounds(self.loaded.contract, self.bundle, self.noise)
+        self.last = CapturedLast(self.loaded.contract.training.target_state, self.bounds)
         self.others = OtherSamples(self.samples, self.limits) if self.samples is not None else None
         self.head, self.no_head = open_head(self.target, self.request.target)
 
     def run(self) -> None:
         """Walk, and add every check."""
+        if self.samples is not None and self.head is not None:
+            self.found.add(*last_state_checks(self.samples, self.last.stated, self.head.norm_G, self.limits))
         self.train_path = self._path(self.reading, "under the contract")
         if self.train_path is not None:
             self.found.add(rules.RUNNABLE.passed("the drafter runs under the contract"))
@@ -210,7 +215,8 @@ class Walk:
             if captured is None or requests is None:
                 self._one(sample, stored, None, others, (self.training,))
                 continue
-            self.found.add(*self_checks(captured.first(captured.request.tokens)))
+            whole = captured.first(captured.request.tokens)
+            self.found.add(*self_checks(whole), *greedy_check(whole, self.head))
             part = first_rows(sample, captured.rows)
             if part is sample:
                 self._one(sample, stored, captured, others, (self.training, self.paired))
@@ -246,7 +252,7 @@ class Walk:
                     )
                 )
                 continue
-            self.found.add(*self_checks(captured))
+            self.found.add(*self_checks(captured), *greedy_check(captured, self.head))
             self._request(captured, (self.training, self.paired), partial(of_requests, rest, captured, self.reading.recipe))
             requests.ledger.add(Covered(captured.request, None, 0, 0, captured.rows))
 
@@ -290,6 +296,7 @@ class Walk:
         named = [candidate.on(self.device) for candidate in (*of_document(stored, captured), *others())]
         self.verdicts += judge_request(sample.name, slots, self.reading.recipe, named, self.bounds, norm_weights=self._norm_weights())
         self.distances.add(slots, stored, captured)
+        self.last.add(sample, captured)
         every_step = sample.tokens >= self.steps + 2  # a row that is shared for each step, else there is nothing to compare
         if self.infer_path is not None and logits is not None and ours is not None and every_step:
             self._inference(sample, stored, slots, logits, ours, target)
@@ -394,16 +401,18 @@ class Walk:
         claimed = fact(self.loaded.contract.training.metrics.accuracy)
         if claimed.known:
             self.measurements["claimed"] = {"accuracy": list(claimed.value)}
+        self.found.add(*self.last.checks())
         if self.bundle is not None:
-            self.found.add(*recipe_said(recipe_fed(self.bundle.manifest), self.verdicts))
+            said = recipe_said(recipe_fed(self.bundle.manifest), self.verdicts)
+            self.found.add(*said, *point_said(self.loaded.contract, self.verdicts))
         states = state_checks(self.verdicts, self.reading.recipe, reason=reason, fix=fix)
         self.found.add(*under_noise(states, self.noise, self.loaded.contract))
         if self.comparisons and self.engine is not None and self.engine.reading is not None:
             self.found.add(*path_checks(self.comparisons, reader=self.engine.reading.reader))
             self.found.add(*path_checks(self.same_states, reader=self.engine.reading.reader, rule=rules.PATH_WIRING))
         if self.samples is not None and self.train_path is not None:
-            self.found.add(*claim_checks(self.loaded, self.training, self.no_target))
-            self.found.add(*coverage_check(self.loaded, self.covered, self.counted))
+            claimed_checks = claim_checks(self.loaded, self.training, self.no_target)
+            self.found.add(*claimed_checks, *coverage_check(self.loaded, self.covered, self.counted), *apart_check(self.training))
         self.found.add(*path_figures_checks(self.paired, self.inference))
         last, path = (self.inference, "inference") if self.inference.lengths else (self.training, "training")
         self.found.add(*floor_check(self.loaded, last, path))

@@ -164,3 +164,18 @@ def test_nan_never_equals_anything(golden: Scenario) -> None:
 def test_write_contract_round_trip(golden: Scenario, tmp_path: Path) -> None:
     """The scenario's contract is a valid one in its own right."""
     assert load_contract(write_contract(tmp_path / "c.yaml", golden.contract)).contract.golden is not None
+
+
+def test_rows_of_a_text_too_short_for_every_step_are_open(golden: Scenario) -> None:
+    """The third step of three tokens has no token to be fed."""
+    ids_T, hidden_TC, logits, embedding = oracle_logits(golden)
+    golden.rewrite(lambda c: c["golden"].update(file="short.safetensors"))
+    few = [z[:2].clone() for z in logits]
+    few[1][1:], few[2][:] = float("nan"), float("nan")
+    write_golden(
+        golden.folder / "short.safetensors", input_ids_T=ids_T[:3], hidden_states_TC=hidden_TC[:3], logits_steps=few,
+        embedding_ids_L=ids_T.unique(), embedding_rows_LH=embedding[ids_T.unique()],
+    )  # fmt: skip
+    (golden.folder / "golden.safetensors").unlink()
+    report = golden.verify(target=False)
+    assert golden_checks(report) == {0: Status.PASSED, 1: Status.PASSED, 2: Status.UNKNOWN}, dump(report)

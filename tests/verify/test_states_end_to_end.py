@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from contract.findings import ExitCode, Status
 from eagle3_contract.model.states import Recipe
-from verify.scenario import Scenario, dump, failed, spoil
+from verify.scenario import SAMPLES, Scenario, dump, failed, spoil
 
 Tensors = dict[str, Tensor]
 
@@ -128,3 +131,48 @@ def test_capture_alone_is_judged_by_its_own_sweep(scenario: Scenario, right: Pat
     assert kept.exit_code is ExitCode.KEPT, dump(kept)
     wrong = scenario.verify(scenario.capture((3, 5, 8)))
     assert "states.recipe" in failed(wrong), dump(wrong)
+
+
+def changed_last(scenario: Scenario, name: str, how: Callable[[Tensor], Tensor]) -> None:
+    path = scenario.samples / name
+    tensors = load_file(path)
+    with safe_open(path, "pt") as held:
+        metadata = held.metadata()
+    tensors["last_hidden_state"] = how(tensors["last_hidden_state"])
+    path.unlink()
+    save_file(tensors, path, metadata)
+    digest = f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+    scenario.rewrite(lambda c: c["training"]["samples"]["manifest"].update({name: digest}))
+
+
+def test_last_states_are_held_against_the_capture(scenario: Scenario, right: Path) -> None:
+    clean = scenario.verify(right)
+    assert any(c.rule == "samples.last-state" and "of the capture" in c.message for c in clean.checks), dump(clean)
+    assert clean.exit_code is ExitCode.KEPT, dump(clean)
+    torch.manual_seed(0)
+    changed_last(scenario, SAMPLES[1], lambda x_TG: x_TG * (1 + 0.2 * torch.randn_like(x_TG)))
+    report = scenario.verify(right)
+    (found,) = [c for c in report.checks if c.rule == "samples.last-state" and c.status is Status.FAILED]
+    assert "1 of 3 samples" in found.message
+    assert found.where is not None
+    assert found.where.sample == SAMPLES[1]
+
+
+def test_recorded_tokens_are_held_against_the_recorded_final_states(clean: Scenario, right: Path, tmp_path: Path) -> None:
+    def shifted(_: str, tensors: Tensors) -> Tensors:
+        return {**tensors, "greedy": tensors["greedy"].roll(1)}
+
+    def one_tie(_: str, tensors: Tensors) -> Tensors:
+        greedy_T = tensors["greedy"].clone()
+        greedy_T[4] = (greedy_T[4] + 1) % 96
+        return {**tensors, "greedy": greedy_T}
+
+    assert "capture.greedy" not in failed(clean.verify(spoil(right, tmp_path / "tie", one_tie)))
+    assert "capture.greedy" in failed(clean.verify(spoil(right, tmp_path / "shifted", shifted)))
+
+
+def test_a_branch_that_the_slots_are_not(scenario: Scenario, right: Path) -> None:
+    scenario.rewrite(lambda c: c["hidden_states"].update(point="branch_only"))
+    assert "states.point" in failed(scenario.verify(right))
+    scenario.rewrite(lambda c: c["hidden_states"].update(point="before_injected_vision"))
+    assert "states.point" not in failed(scenario.verify(right))

@@ -79,6 +79,7 @@ def checks(
     if not with_forwards:
         if bundle.manifest.engine.name != REFERENCE:
             yield rules.FORWARD.undecided("the capture holds no forward of the drafter", at=Depth.VERIFY, required=False)
+        yield from _counted(bundle)
         return
     ledger = Ledger()
     every = subjects(with_forwards, shift=training.wiring.token_shift, longest=_longest(bundle))
