@@ -11,6 +11,7 @@ from eagle3_contract.check.consequences import Consequence, consequence_of, figu
 from eagle3_contract.check.context import CheckContext
 from eagle3_contract.check.harmless import Difference, fate_reason
 from eagle3_contract.check.needed import needed
+from eagle3_contract.check.quantized_weights import check_quantization
 from eagle3_contract.check.reading_fields import COMPARED, Compared
 from eagle3_contract.check.reading_rules import reading_rule
 from eagle3_contract.check.serving import SERVE, check_serving
@@ -62,6 +63,7 @@ def check_reading(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:
     )
     if reading.outcome is not Outcome.ERROR_AT_LOAD:
         yield from _tensors(ctx, reading)
+    yield from check_quantization(ctx, reading)
     yield from check_serving(ctx, reading)
 
 

@@ -17,6 +17,7 @@ from eagle3_contract.check import (
     kind_of_drafter,
     owners,
     pairing,
+    quantized_weights,
     reading,
     recipe,
     recipe_keys,
@@ -56,6 +57,7 @@ MODULES = (
     training_state,
     statements,
     reading,
+    quantized_weights,
     serving_rules,
 )
 

@@ -230,7 +230,8 @@ def _quantization(reading: EngineReading) -> Iterator[Check]:
     if field is None or not field.known:
         return
     if field.value is None or field.origin is not Origin.FLAG:
-        yield QUANTIZATION.passed(f"{reading.reader} runs the drafter in {said(field.value or 'no quantisation')}", actual=field.value)
+        named = f"{said(field.value)}, which its own files declare" if field.value is not None else "no quantisation"
+        yield QUANTIZATION.passed(f"{reading.reader} runs the drafter in {named}", actual=field.value)
         return
     inherited = " (inherited from the target)" if field.key in ("--quantization", "quantization") else ""
     yield QUANTIZATION.failed(

@@ -99,10 +99,27 @@ def _facts(view: DrafterView) -> dict[str, Any]:
     if "speculators_model_type" in view.config:
         facts["algorithm"] = view.config["speculators_model_type"]
         facts["tokens"] = _proposed(view.config)
+    facts |= _quantised(view)
     maps = [h.shape[0] for tensors in view.files.values() for n, h in tensors.items() if "d2t" in n and len(h.shape) == 1]
     if maps:
         facts["d2t.rows"] = maps[-1]
         facts["d2t.lowest"], facts["d2t.highest"] = view.d2t_span or (UNKNOWN, UNKNOWN)
+    return facts
+
+
+def _quantised(view: DrafterView) -> dict[str, Any]:
+    """What hf_quant_config.json names (ModelOpt's layout, or its keys at the top), and the top level of a speculators config."""
+    facts: dict[str, Any] = {}
+    outer = view.config.get("quantization_config")
+    if "speculators_model_type" in view.config and isinstance(outer, Mapping) and outer.get("quant_method"):
+        facts["quantization_config.quant_method"] = outer["quant_method"]
+    nested = None if view.hf_quant is None else view.hf_quant.get("quantization", view.hf_quant)
+    if view.hf_quant is None or not isinstance(nested, Mapping):
+        return facts
+    if nested.get("quant_algo"):
+        facts["hf_quant_config.json quant_algo"] = nested["quant_algo"]
+    producer = view.hf_quant.get("producer")
+    facts["hf_quant_config.json producer"] = producer.get("name") if isinstance(producer, Mapping) else None
     return facts
 
 

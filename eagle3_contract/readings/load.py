@@ -16,6 +16,7 @@ from contract.limits import DEFAULT_LIMITS, Limits
 from eagle3_contract.readings.view import DrafterView, Target, TensorHeader
 
 CONFIG = "config.json"
+HF_QUANT = "hf_quant_config.json"
 ENGINE_DECIDES = frozenset({"files.tensor-in-two-files", "files.missing-shard"})
 """Problems of a folder that a reading reports by what the engine does with them."""
 INTEGERS = {"I64": "q", "I32": "i", "I16": "h"}
@@ -85,7 +86,16 @@ def view_of(checkpoint: Checkpoint, config: Mapping[str, Json], *, name: str = "
         missing_files=missing,
         name=name,
         d2t_span=_span(checkpoint.tensors),
+        hf_quant=_hf_quant(checkpoint),
     )
+
+
+def _hf_quant(checkpoint: Checkpoint) -> Mapping[str, Json] | None:
+    """ModelOpt's own file of a quantisation, which both engines read where config.json names none."""
+    if not any(f.name == HF_QUANT for f in checkpoint.files):
+        return None
+    found = load_json_file(checkpoint.path / HF_QUANT)
+    return found if isinstance(found, dict) else None
 
 
 def _span(tensors: Mapping[str, TensorRef]) -> tuple[int, int] | None:

@@ -355,6 +355,6 @@ def fixed(value: Any, rule: str = "", *, when: Condition | None = None, since: s
     return Value(value=value, origin=Origin.HARD_CODED, rule=rule, when=when, since=since, until=until)
 
 
-def not_known(why: str, *, since: str = "", until: str = "") -> Value:
+def not_known(why: str, *, when: Condition | None = None, since: str = "", until: str = "") -> Value:
     """Public sources do not settle it."""
-    return Value(value=UNKNOWN, origin=Origin.UNKNOWN, rule=why, since=since, until=until)
+    return Value(value=UNKNOWN, origin=Origin.UNKNOWN, rule=why, when=when, since=since, until=until)

@@ -53,6 +53,7 @@ class DrafterView:
         index: tensor name -> file, if there is an index.
         missing_files: files that the index names and that are not there.
         name: of the folder (vLLM guesses the method from it).
+        hf_quant: hf_quant_config.json beside the config (ModelOpt), or None if there is none.
         d2t_span: the lowest and highest target id of the map (i + d2t[i]); None if the values were not read.
     """
 
@@ -62,6 +63,7 @@ class DrafterView:
     missing_files: tuple[str, ...] = ()
     name: str = "drafter"
     d2t_span: tuple[int, int] | None = None
+    hf_quant: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, config: Mapping[str, Any], headers: Mapping[str, tuple[str, Sequence[int]]], **more: Any) -> DrafterView:

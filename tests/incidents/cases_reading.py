@@ -140,6 +140,14 @@ CASES = (
         change=setting(IDS, [0, 3, 5]),
         says=("[1, 4, 6]",),
     ),
+    Case(
+        name="plain-weights-under-a-quantisation-config",
+        rule="reading.quantization",
+        **on(VLLM_V1),
+        base=top_level,
+        change=setting("config.quantization_config", {"quant_method": "fp8", "activation_scheme": "dynamic"}),
+        says=("fp8", "quantization_config.quant_method", "bfloat16"),
+    ),
     Case(name="ids-count-from-another-key", rule="reading.fc-count", **on(SGLANG), change=setting("config.num_aux_hidden_states", 4)),
     Case(name="fc-skipped-on-equal-width", rule="reading.fc-applied", **on(SGLANG), change=one_state, says=("false",)),
     Case(

@@ -85,13 +85,32 @@ FEEDBACK = Rule(
         fixed("pre_norm", "not implemented before 0.5.12", until="0.5.12"),
     ),
 )
+REQUANTIZES = (
+    *("modelopt_fp4", "modelopt_mixed", "nvfp4_online", "minimax_m3_nvfp4", "petit_nvfp4", "w8a8_int8", "w8a8_fp8"),
+    *("auto-round-int8", "quark_mxfp4"),
+)
+"""Methods that a flag puts over the one that the files name (configs/model_config.py:2042-2055); any other is overruled by the files,
+``unquant`` too (2093-2136)."""
 QUANTIZATION = Rule(
     field="quantization",
-    source="arg_groups/serving_hook.py:675-709",
+    source="configs/model_config.py:1727-1819, 2000-2136; arg_groups/serving_hook.py:675-709",
     choices=(
+        Key(
+            path="flag:speculative_draft_model_quantization",
+            hit=Hit.NOT_NULL,
+            when=one_of("flag:speculative_draft_model_quantization", *REQUANTIZES),
+        ),
+        Key(path="cfg:quantization_config.quant_method", hit=Hit.TRUTHY),
+        Key(path="cfg:quantization_config.quantization.quant_algo", hit=Hit.TRUTHY),
+        Key(path="cfg:quantization_config.quant_algo", hit=Hit.TRUTHY),
+        Key(path="cfg:compression_config.quant_method", hit=Hit.TRUTHY, when=Check("cfg:quantization_config", "falsy")),
+        Key(
+            path="file:hf_quant_config.json quant_algo",
+            hit=Hit.TRUTHY,
+            when=every(Check("cfg:quantization_config", "falsy"), Check("cfg:compression_config", "falsy")),
+        ),
         fixed(None, "asked to be unquantised", when=equal("flag:speculative_draft_model_quantization", "unquant")),
         Key(path="flag:speculative_draft_model_quantization", hit=Hit.NOT_NULL),
-        Key(path="cfg:quantization_config.quant_method", hit=Hit.NOT_NULL),
         Key(path="flag:quantization", hit=Hit.NOT_NULL),
         default(None),
     ),

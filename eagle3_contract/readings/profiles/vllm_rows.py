@@ -199,13 +199,31 @@ VOCABULARY = (
         ),
     ),
 )
+HF_QUANT = "file:hf_quant_config.json quant_algo"
 QUANTIZATION = Rule(
     field="quantization",
-    source="models/utils.py get_draft_quant_config",
+    source="models/utils.py:985-1007; transformers_utils/config.py:890-902, model_arch_config_convertor.py:263-303",
     text="the drafter's own, never the target's",
     choices=(
         Key(path=f"{SPEC}.quantization", hit=Hit.NOT_NULL),
-        Key(path="cfg:quantization_config.quant_method", hit=Hit.NOT_NULL),
+        Key(path="cfg:quantization_config.quant_method", hit=Hit.TRUTHY),
+        Key(path="file:quantization_config.quant_method", hit=Hit.TRUTHY),
+        Key(
+            path="cfg:quantization_config.quantization.quant_algo",
+            hit=Hit.TRUTHY,
+            when=equal("cfg:quantization_config.producer.name", "modelopt"),
+        ),
+        not_known("a quantization_config that names no quant_method", when=truthy("cfg:quantization_config")),
+        Key(
+            path=HF_QUANT,
+            hit=Hit.TRUTHY,
+            when=every(Check("cfg:quantization_config", "falsy"), equal("file:hf_quant_config.json producer", "modelopt")),
+        ),
+        not_known(
+            "0.32.0 takes no method from hf_quant_config.json unless its producer is modelopt; other releases were not read",
+            when=every(Check("cfg:quantization_config", "falsy"), present(HF_QUANT)),
+        ),
+        Key(path="cfg:compression_config.quant_method", hit=Hit.TRUTHY, when=Check("cfg:quantization_config", "falsy")),
         default(None),
     ),
 )
