@@ -52,6 +52,8 @@ def _states(contract: Contract) -> list[str]:
     recipe, width = _value(contract.hidden_states.boundaries), _said(contract.target.hidden_size)
     if recipe is None:
         return ["  states of the target: ? --> cat"]
+    if not recipe:
+        return ["  states of the target: none --> cat"]
     names = [(FINAL_NORM if b == FINAL_NORM else f"boundary {b}", _meaning(b, _value(contract.target.layers))) for b in recipe]
     name_width, meaning_width = max(len(n) for n, _ in names), max(len(m) for _, m in names)
     lines = []

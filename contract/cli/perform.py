@@ -66,13 +66,26 @@ def perform(command: str, body: Callable[[], Result], outputs: Sequence[Output],
         return unusable(say_fault(error))
 
 
+MODEL_SUFFIXES: Final = (".safetensors", ".index.json", ".bin", ".pt", ".ckpt", ".gz", ".arrow", ".yaml", ".yml")
+MODEL_FILES: Final = frozenset({"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "manifest.json"})
+"""Files that no report has the name of and that a folder of a model, of samples or of a capture holds."""
+
+
 def _is_input(output: Output, subject: Mapping[str, Json]) -> bool:
-    """Whether a report would be written over a file that the command names as its subject."""
+    """Whether a report would be written over a file that the command names as its subject, or over a model's file in its folder."""
     if output.file is None:
         return False
     named = [value for value in subject.values() if isinstance(value, str)]
     try:
-        return any(os.path.exists(value) and os.path.exists(output.file) and os.path.samefile(value, output.file) for value in named)
+        if not os.path.exists(output.file):
+            return False
+        if any(os.path.exists(value) and os.path.samefile(value, output.file) for value in named):
+            return True
+        name, place = os.path.basename(output.file), os.path.realpath(output.file)
+        if not name.endswith(MODEL_SUFFIXES) and name not in MODEL_FILES:
+            return False
+        folders = (os.path.realpath(v if os.path.isdir(v) else os.path.dirname(v) or ".") for v in named if os.path.exists(v))
+        return any(os.path.commonpath((folder, place)) == folder for folder in folders)
     except (OSError, ValueError):
         return False
 

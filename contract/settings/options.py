@@ -19,6 +19,8 @@ class Option:
         several: the value is a list; in the environment its parts are separated by blanks (paths by the system's separator).
         path: the value names files; relative ones in a file start where that file lies.
         choices: the allowed values; empty for any text.
+        writes: a value may be NAME=FILE, a file that is written. Not in a file: who may write into a folder does not choose which of its
+            visitors' files are replaced.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Option:
     several: bool = False
     path: bool = False
     choices: tuple[str, ...] = ()
+    writes: bool = False
 
     @property
     def variable(self) -> str:
@@ -67,7 +70,12 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(name="device", parameter="device", commands=("capture", "draft", "verify"), help="auto, cpu, cuda ..."),
     Option(
-        name="format", parameter="outputs", commands=("check", "verify", "guard"), several=True, help="report formats, NAME or NAME=FILE"
+        name="format",
+        parameter="outputs",
+        commands=("check", "verify", "guard"),
+        several=True,
+        writes=True,
+        help="report formats, NAME or NAME=FILE",
     ),
     Option(name="log", parameter="log", commands=("capture", "verify"), choices=("console", "json"), help="format of logs"),
 )

@@ -91,6 +91,9 @@ def _settings(table: Mapping[str, Any], file: str, folder: Path) -> Iterator[tup
             near = get_close_matches(key, BY_NAME, n=1)
             raise wrong(UNKNOWN_KEY, f"unknown setting {key}", file=file, key=key, fix=f"Did you mean {near[0]}?" if near else None)
         checked = _checked(option, value, file)
+        if option.writes and (named := [part for part in checked if "=" in part]):
+            said = f"{option.name} names a file to be written: {named[0]!r}"
+            raise wrong(BAD_VALUE, said, file=file, key=key, fix="Name formats only; give NAME=FILE on the command line.")
         yield option, _from_folder(option, checked, folder), file
 
 

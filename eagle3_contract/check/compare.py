@@ -14,7 +14,12 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     if isinstance(a, int | float) and isinstance(b, int | float):
-        return a == b or math.isclose(a, b, rel_tol=1e-9)
+        if a == b or (isinstance(a, int) and isinstance(b, int)):
+            return a == b
+        try:
+            return math.isclose(a, b, rel_tol=1e-9)
+        except OverflowError:  # a whole number beyond every float
+            return False
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, str) and isinstance(b, str):

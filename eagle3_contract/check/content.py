@@ -106,7 +106,7 @@ def _target_ids(ctx: CheckContext, name: str, rows: Sequence[int]) -> list[int] 
     if name == EMBEDDING or ctx.drafter.d2t is None:
         return list(rows)
     d2t = ctx.drafter.d2t
-    if d2t.ndim != 1 or len(d2t) <= max(rows):
+    if d2t.ndim != 1 or len(d2t) <= max(rows) or d2t.dtype.kind not in "iu":
         return None
     offset = ctx.value("vocab", "map") != "absolute"
     return [int(d2t[i]) + (i if offset else 0) for i in rows]

@@ -57,13 +57,22 @@ class RotaryEmbedding:
             if key in _POSITIVE and value is not None and not _is_positive(value):
                 raise _bad(f"rope parameter {key} is {value!r}, not a positive number")
         self._rope, self.rotary_dim, self._device = rope, rotary_dim, device
+        inverse_F, factor = self._made(1)
+        if not math.isfinite(factor) or not bool(inverse_F.isfinite().all()):
+            raise _bad(f"the parameters of rope type {rope.type!r} give frequencies that are no finite numbers")
 
     def at(self, positions_L: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines [L, F] float32 of positions [L] int64."""
         length = int(positions_L.max()) + 1 if positions_L.numel() else 0
-        inverse_F, factor = self._frequencies(self._rope, self.rotary_dim, length, self._device)
+        inverse_F, factor = self._made(length)
         angle_LF = positions_L.to(torch.float32)[:, None] * inverse_F
         return angle_LF.cos() * factor, angle_LF.sin() * factor
+
+    def _made(self, length: int) -> Frequencies:
+        try:
+            return self._frequencies(self._rope, self.rotary_dim, length, self._device)
+        except (ArithmeticError, ValueError) as error:  # each parameter is a number, together they are none
+            raise _bad(f"the parameters of rope type {self._rope.type!r} give no frequencies: {error}") from error
 
     def rotate(self, x_LND: Tensor, cos_LF: Tensor, sin_LF: Tensor) -> Tensor:
         """``x`` with its first ``rotary_dim`` dimensions rotated, in its own dtype; the arithmetic is float32."""
@@ -146,7 +155,10 @@ def latent_scale(rope: Rope) -> float:
     weight = _number(rope, "mscale_all_dim", 0.0)
     if rope.type != "yarn" or not weight:
         return 1.0
-    return mscale(_number(rope, "factor"), weight) ** 2
+    try:
+        return mscale(_number(rope, "factor"), weight) ** 2
+    except OverflowError as error:
+        raise _bad(f"mscale_all_dim {weight:g} gives no scale: {error}") from error
 
 
 def _is_positive(value: object) -> bool:

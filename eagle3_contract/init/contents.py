@@ -74,6 +74,9 @@ def _head(ledger: Ledger, mine: TensorRef, target: OpenTarget | None, targets_D:
     if mine.shape[1:] != theirs.shape[1:]:
         ledger.know(path, "independent", "measured", f"{list(mine.shape)} against the target's {list(theirs.shape)}")
         return
+    if not mine.shape or 0 in mine.shape:
+        ledger.forget(path, f"the head has the shape {list(mine.shape)}")
+        return
     ids = _spread(mine.shape[0])
     if targets_D is None or len(targets_D) != mine.shape[0]:
         targets_D = np.arange(mine.shape[0])

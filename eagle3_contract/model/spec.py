@@ -18,6 +18,8 @@ CONTRACT_SCHEMA_VERSION: Final = 1
 Digest = Annotated[str, Meta(pattern="^sha256:[0-9a-f]{64}$", description="`sha256:` and 64 lower-case hexadecimal digits.")]
 Size = Annotated[int, Meta(ge=1, le=2**40)]
 Count = Annotated[int, Meta(ge=0, le=2**40)]
+Layers = Annotated[int, Meta(ge=1, le=10_000)]
+DrafterLayers = Annotated[int, Meta(ge=1, le=256)]
 Boundary = Annotated[int, Meta(ge=0, le=10_000)]
 Positive = Annotated[float, Meta(gt=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -41,7 +43,7 @@ class Target(_Section, frozen=True, kw_only=True):
     id: Annotated[Stated[str], Meta(description="Name of the target model, such as `moonshotai/Kimi-K2.5`.")]
     revision: Annotated[Stated[str], Meta(description="Commit of the target's repository.")]
     model_type: Annotated[Stated[str], Meta(description="`model_type` of the target's config.json; it selects the engine's target family.")]
-    layers: Annotated[Stated[Size], Meta(description="Number of decoder layers N; boundaries run from 0 to N.")]
+    layers: Annotated[Stated[Layers], Meta(description="Number of decoder layers N; boundaries run from 0 to N.")]
     hidden_size: Annotated[Stated[Size], Meta(description="Width of the target's residual stream.")]
     dtype: Annotated[Stated[str], Meta(description="Dtype in which the target ran when the states were recorded.")]
     quantization: Annotated[
@@ -107,7 +109,7 @@ class MlaSpec(_Section, frozen=True, kw_only=True):
 
 class WiringSpec(_Section, frozen=True, kw_only=True):
     architecture: Annotated[Stated[str], Meta(description="`architectures[0]` of the drafter's config.json.")]
-    layers: Annotated[Stated[Size], Meta(description="Decoder layers of the drafter.")]
+    layers: Annotated[Stated[DrafterLayers], Meta(description="Decoder layers of the drafter.")]
     hidden_size: Annotated[Stated[Size], Meta(description="Width of the drafter.")]
     intermediate_size: Stated[Size]
     heads: Stated[Size]

@@ -186,7 +186,10 @@ def _product(term: str, scope: Scope) -> Any:
         factor = _factor(piece, scope)
         if result is UNKNOWN or factor is UNKNOWN or (operator == "//" and factor == 0):
             return UNKNOWN
-        result = result * factor if operator == "*" else result // factor
+        try:
+            result = result * factor if operator == "*" else result // factor
+        except OverflowError:  # a whole number of a config beyond every float
+            return UNKNOWN
     return result
 
 

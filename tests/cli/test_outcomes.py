@@ -138,6 +138,17 @@ def test_no_report_takes_the_place_of_the_contract(run_line: Run, kind: FakeKind
     assert run_line("check", spec, "--format", f"json={tmp_path / 'fine.json'}").code == 0
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "sub/x.pt", "contract.waivers.yaml"])
+def test_no_report_takes_the_place_of_a_models_file(name: str, run_line: Run, kind: FakeKind, spec: str) -> None:
+    path = Path(spec).parent / name
+    path.parent.mkdir(exist_ok=True)
+    kind.result = report(passed=1)
+    assert run_line("check", spec, "--format", f"json={path}").code == 0  # there was none
+    path.write_bytes(b"weights")
+    assert run_line("check", spec, "--format", f"json={path}").code == 2
+    assert path.read_bytes() == b"weights"
+
+
 def test_answers_are_text_or_json(run_line: Run, kind: FakeKind, spec: str) -> None:
     kind.result = Answer(text="a\x1b[1m\n::error::b\nc", data={"x": float("nan")}, exit_code=ExitCode.VIOLATED)
     ran = run_line("show", spec)

@@ -88,6 +88,20 @@ def test_what_is_wrong_is_told(tmp_path: Path, text: str, rule: str) -> None:
     assert refused.value.where.file == str(tmp_path / "contract.toml")
 
 
+@pytest.mark.parametrize("name", ["contract.toml", "pyproject.toml"])
+def test_a_file_names_no_file_that_is_written(name: str, tmp_path: Path) -> None:
+    """A stranger's folder may say how reports look, not which of the visitor's files they replace."""
+    head = "" if name == "contract.toml" else "[tool.eagle3-contract]\n"
+    write(tmp_path / name, f"{head}format = ['text', 'json']\n")
+    assert values(tmp_path)["format"][0] == ["text", "json"]
+    write(tmp_path / name, f"{head}format = ['json=/home/someone/.profile']\n")
+    with pytest.raises(UsageError, match="names a file to be written") as refused:
+        effective(tmp_path, {})
+    assert refused.value.rule == "settings.bad-value"
+    (tmp_path / name).unlink()
+    assert values(tmp_path, {"CONTRACT_FORMAT": "json=mine.json"})["format"][0] == ["json=mine.json"]
+
+
 def test_odd_files(tmp_path: Path) -> None:
     write(tmp_path / "pyproject.toml", "[tool]\neagle3-contract = 3\n")
     with pytest.raises(UsageError):

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -77,8 +78,7 @@ class Measurer:
         self._steps, self._drafts = steps_and_drafts(loaded.contract)
         self._definition = definition_of(loaded)
         self._targets_D = path.drafter.target_ids.cpu()
-        self._drawn_V = torch.zeros(path.reading.wiring.target_vocab_size, dtype=torch.bool)
-        self._drawn_V[self._targets_D] = True
+        self._drawn = np.unique(self._targets_D.numpy())  # not a table over the vocabulary, whose size is only a statement
         self._reader = SampleReader(allow_pickle=samples.allow_pickle, root=samples.root, limits=limits)
 
     def __enter__(self) -> Self:
@@ -119,8 +119,9 @@ class Measurer:
             )
         covered = counted = 0
         if target is not None and sample.loss_mask_T is not None:
-            mask_T = sample.loss_mask_T.bool()
-            covered, counted = int(self._drawn_V[target.full[mask_T]].sum()), int(mask_T.sum())
+            ids = target.full[sample.loss_mask_T.bool()].numpy()
+            at = np.searchsorted(self._drawn, ids).clip(max=len(self._drawn) - 1)
+            covered, counted = int((self._drawn[at] == ids).sum()), len(ids)
         return SampleResult(
             name=sample.name,
             rounds=length.rounds,
