@@ -287,6 +287,55 @@ def test_what_is_no_arrow_stream_is_refused(tmp_path: Path) -> None:
         ArrowRows(tmp_path)
 
 
+def _nested(count: int) -> bytes:
+    """A schema of four columns, each a struct whose ``count`` children are one and the same table, and so on, eight levels deep."""
+    data = bytearray(4)
+
+    def table(slots: list[int], fields: bytes) -> int:
+        """Where the table is; its vtable lies before it."""
+        vtable = len(data)
+        data.extend(struct.pack("<HH", 4 + 2 * len(slots), 4 + len(fields)) + struct.pack(f"<{len(slots)}H", *slots))
+        data.extend(bytes(-len(data) % 4))
+        data.extend(struct.pack("<i", len(data) - vtable) + fields)
+        return len(data) - 4 - len(fields)
+
+    def vector(items: int) -> list[int]:
+        data.extend(struct.pack("<I", items) + bytes(4 * items))
+        return list(range(len(data) - 4 * items, len(data), 4))
+
+    def lead(places: list[int], to: int) -> None:
+        for place in places:
+            struct.pack_into("<I", data, place, to - place)
+
+    message = table([0, 4, 8, 0], struct.pack("<B3xI", 1, 0))
+    lead([0], message)
+    lead([message + 8], table([0, 4], struct.pack("<I", 4)))
+    places = vector(4)
+    for _ in range(8):
+        lead(places, table([0, 0, 4, 0, 0, 8], struct.pack("<B3xI", 13, 4)))
+        places = vector(count)
+    lead(places, table([0, 0, 4], struct.pack("<B3x", 2)))
+    data.extend(bytes(-len(data) % 8))
+    return struct.pack("<Ii", 0xFFFFFFFF, len(data)) + bytes(data) + struct.pack("<Ii", 0xFFFFFFFF, 0)
+
+
+def test_columns_that_share_their_children_are_counted_not_visited(tmp_path: Path) -> None:
+    (tmp_path / "data.arrow").write_bytes(_nested(40))
+    with pytest.raises(InputRejected, match="more than 4096 columns"):
+        ArrowRows(tmp_path)
+    (tmp_path / "data.arrow").write_bytes(_nested(1))
+    with pytest.raises(InputRejected, match="has no column input_ids"):
+        ArrowRows(tmp_path)
+
+
+def test_a_second_schema_is_refused(tmp_path: Path) -> None:
+    stream = _stream()
+    (length,) = struct.unpack_from("<i", stream, 4)
+    (tmp_path / "data.arrow").write_bytes(stream[: 8 + length] + stream)
+    with pytest.raises(InputRejected, match="message of kind 1"):
+        ArrowRows(tmp_path)
+
+
 # ---- the neutral format
 
 

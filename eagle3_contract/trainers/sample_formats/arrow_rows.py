@@ -24,6 +24,9 @@ STATE: Final = "state.json"
 MAX_MESSAGE_BYTES: Final = 1 << 20
 """A message's metadata: the schema of a data set is a few kilobytes."""
 MAX_DEPTH: Final = 8
+MAX_FIELDS: Final = 4096
+"""Columns and what they hold, in all: offsets may name one table again and again, so that few bytes can spell any number of them."""
+MAX_NAME: Final = 1024
 _CONTINUATION: Final = 0xFFFFFFFF
 _SCHEMA, _RECORD_BATCH = 1, 3
 _INT, _LIST, _LARGE_LIST = 2, 12, 21
@@ -38,6 +41,15 @@ class _Field:
     bits: int
     signed: bool
     children: tuple[_Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A wanted column, and the numbers of its first node and its first buffer in every record batch."""
+
+    field: _Field
+    node: int
+    buffer: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +102,7 @@ def _files(folder: Path) -> list[Path]:
 
 def _batches(path: Path) -> Iterator[_Batch]:
     with open_path(path) as opened:
-        fields: tuple[_Field, ...] | None = None
+        wanted: dict[str, _Column] | None = None
         at = 0
         while at + 8 <= opened.size:
             try:
@@ -104,37 +116,45 @@ def _batches(path: Path) -> Iterator[_Batch]:
                 start, at = at + 8 + length, at + 8 + length + body
                 if body < 0 or at > opened.size or header is None:
                     raise _refuse(path, "is cut short")
-                if kind == _SCHEMA:
-                    fields = tuple(_field(table, 0) for table in header.tables(1))
-                elif kind == _RECORD_BATCH and fields is not None:
-                    yield _batch(path, header, fields, start, body)
+                if kind == _SCHEMA and wanted is None:
+                    wanted = _wanted(_Fields().under(header, 1, 0), path)
+                elif kind == _RECORD_BATCH and wanted is not None:
+                    yield _batch(path, header, wanted, start, body)
                 else:
-                    raise _refuse(path, f"holds a message of kind {kind}, which is neither schema nor record batch")
+                    raise _refuse(path, f"holds a message of kind {kind}, which is neither the schema nor a record batch after it")
             except (struct.error, IndexError, UnicodeDecodeError) as error:
                 raise _refuse(path, f"is malformed: {error}") from None
 
 
-def _batch(path: Path, header: _Table, fields: tuple[_Field, ...], start: int, body: int) -> _Batch:
+def _wanted(fields: tuple[_Field, ...], path: Path) -> dict[str, _Column]:
+    columns: dict[str, _Column] = {}
+    node, buffer = 0, 0
+    for field in fields:
+        if field.name in WANTED:
+            if field.kind not in (_LIST, _LARGE_LIST) or field.children[0].kind != _INT or field.children[0].bits not in (8, 16, 32, 64):
+                raise _refuse(path, f"column {field.name} is no list of whole numbers")
+            columns[field.name] = _Column(field, node, buffer)
+        node, buffer = node + _count(field), buffer + _buffers(field, path)
+    if missing := [name for name in WANTED if name not in columns]:
+        raise _refuse(path, f"has no column {missing[0]}")
+    return columns
+
+
+def _batch(path: Path, header: _Table, wanted: dict[str, _Column], start: int, body: int) -> _Batch:
     if header.table(3) is not None:
         raise _refuse(path, "is compressed; save the data set without compression")
     rows, nodes, buffers = header.number(0, "<q"), header.structs(1, "<qq"), header.structs(2, "<qq")
     if any(offset < 0 or size < 0 or offset + size > body for offset, size in buffers):
         raise _refuse(path, "has a buffer outside its message")
     columns: dict[str, tuple[_Field, tuple[int, int], tuple[int, int]]] = {}
-    node, buffer = 0, 0
-    for field in fields:
-        if field.name in WANTED:
-            if field.kind not in (_LIST, _LARGE_LIST) or field.children[0].kind != _INT or field.children[0].bits not in (8, 16, 32, 64):
-                raise _refuse(path, f"column {field.name} is no list of whole numbers")
-            if nodes[node][0] != rows or any(nulls for _, nulls in nodes[node : node + 2]):
-                raise _refuse(path, f"column {field.name} has nulls or another length than the batch")
-            offsets, values = buffers[buffer + 1], buffers[buffer + 3]
-            if not 0 <= rows < offsets[1] // (8 if field.kind == _LARGE_LIST else 4):
-                raise _refuse(path, f"column {field.name} has no offsets for {rows} rows")
-            columns[field.name] = (field, (start + offsets[0], offsets[1]), (start + values[0], values[1]))
-        node, buffer = node + _count(field), buffer + _buffers(field, path)
-    if missing := [name for name in WANTED if name not in columns]:
-        raise _refuse(path, f"has no column {missing[0]}")
+    for name, column in wanted.items():
+        field, node, buffer = column.field, column.node, column.buffer
+        if nodes[node][0] != rows or any(nulls for _, nulls in nodes[node : node + 2]):
+            raise _refuse(path, f"column {name} has nulls or another length than the batch")
+        offsets, values = buffers[buffer + 1], buffers[buffer + 3]
+        if not 0 <= rows < offsets[1] // (8 if field.kind == _LARGE_LIST else 4):
+            raise _refuse(path, f"column {name} has no offsets for {rows} rows")
+        columns[name] = (field, (start + offsets[0], offsets[1]), (start + values[0], values[1]))
     return _Batch(path, rows, columns)
 
 
@@ -153,16 +173,29 @@ def _values(opened: OpenedFile, field: _Field, offsets: tuple[int, int], values:
     return list(struct.unpack(f"<{end - begin}{code if item.signed else code.upper()}", data))
 
 
-def _field(table: _Table, depth: int) -> _Field:
-    if depth > MAX_DEPTH:
-        raise IndexError("columns nest too deep")
-    kind, type_ = table.number(2, "<B"), table.table(3)
-    bits = type_.number(0, "<i") if type_ is not None and kind == _INT else 0
-    signed = type_ is not None and kind == _INT and bool(type_.number(1, "<B"))
-    children = tuple(_field(child, depth + 1) for child in table.tables(5))
-    if kind in (_LIST, _LARGE_LIST) and len(children) != 1:
-        raise IndexError("a list column without items")
-    return _Field(table.text(0), kind, bits, signed, children)
+class _Fields:
+    """Reads the fields of a schema, and counts them before it looks at them."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+
+    def under(self, table: _Table, slot: int, depth: int) -> tuple[_Field, ...]:
+        """The fields in a vector of tables. Raises IndexError for one too many."""
+        self._seen += table.length(slot)
+        if self._seen > MAX_FIELDS:
+            raise IndexError(f"more than {MAX_FIELDS} columns")
+        return tuple(self._field(child, depth) for child in table.tables(slot))
+
+    def _field(self, table: _Table, depth: int) -> _Field:
+        if depth > MAX_DEPTH:
+            raise IndexError("columns nest too deep")
+        kind, type_ = table.number(2, "<B"), table.table(3)
+        bits = type_.number(0, "<i") if type_ is not None and kind == _INT else 0
+        signed = type_ is not None and kind == _INT and bool(type_.number(1, "<B"))
+        children = self.under(table, 5, depth + 1)
+        if kind in (_LIST, _LARGE_LIST) and len(children) != 1:
+            raise IndexError("a list column without items")
+        return _Field(table.text(0), kind, bits, signed, children)
 
 
 def _count(field: _Field) -> int:
@@ -217,8 +250,8 @@ class _Table:
             return ""
         start = at + self._read("<I", at)
         length = self._read("<I", start)
-        if start + 4 + length > len(self._data):
-            raise IndexError("a text beyond the message")
+        if start + 4 + length > len(self._data) or length > MAX_NAME:
+            raise IndexError("a name beyond the message, or too long")
         return self._data[start + 4 : start + 4 + length].decode()
 
     def _vector(self, index: int, size: int) -> range:
@@ -230,6 +263,10 @@ class _Table:
         if start + 4 + length * size > len(self._data):
             raise IndexError("a vector beyond the message")
         return range(start + 4, start + 4 + length * size, size)
+
+    def length(self, index: int) -> int:
+        """Items of a vector of tables; 0 if absent."""
+        return len(self._vector(index, 4))
 
     def tables(self, index: int) -> list[_Table]:
         return [_Table(self._data, at + self._read("<I", at)) for at in self._vector(index, 4)]
