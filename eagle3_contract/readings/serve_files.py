@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from contract.errors import UsageError
+from contract.findings import Where
 from contract.limits import DEFAULT_LIMITS, Limits
 from contract.source.document import parse_yaml
 from contract.source.nodes import to_plain
@@ -19,7 +20,7 @@ COMMAND_KEYS: Final = ("entrypoint", "command", "args", "extraArgs", "extra_args
 """Keys whose values make up one command line, in this order (docker-compose, Kubernetes, Helm charts of both engines)."""
 MARKS: Final[Mapping[str, tuple[str, ...]]] = {"sglang": ("sglang", "--speculative"), "vllm": ("vllm", "--speculative")}
 _ASSIGNED = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(\"[^\"]*\"|'[^']*'|\S*)\s*$")
-_USED = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|([A-Za-z_][A-Za-z0-9_]*))")
+_USED = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]{0,1024}))?\}|([A-Za-z_][A-Za-z0-9_]*))")
 _MOST_VARIABLES: Final = 8  # a variable may name another; rounds of replacement
 
 
@@ -29,10 +30,13 @@ def command_of_file(path: str | Path, engine: str, *, limits: Limits = DEFAULT_L
     Raises:
         UsageError: rule ``flags.no-command``: nothing in the file serves that engine, or two commands do.
         InputRejected: the file cannot be read, or is no strict YAML.
+        LimitExceeded: ``shell_characters``: its variables grow beyond measure.
     """
     place = Path(path)
     text = decode(read_bytes(place, file=place.name, limits=limits), file=place.name)
-    found = list(_from_yaml(text, place.name, engine, limits) if place.suffix in YAML_ENDINGS else _from_shell(text, engine))
+    found = list(
+        _from_yaml(text, place.name, engine, limits) if place.suffix in YAML_ENDINGS else _from_shell(text, place.name, engine, limits)
+    )
     if len(found) != 1:
         what = f"{len(found)} commands serve" if found else "nothing serves"
         raise UsageError(
@@ -47,26 +51,53 @@ def _serves(text: str, engine: str) -> bool:
     return any(mark in text for mark in MARKS.get(engine, (engine,)))
 
 
-def _from_shell(text: str, engine: str) -> Iterator[str]:
+def _from_shell(text: str, file: str, engine: str, limits: Limits) -> Iterator[str]:
     """Lines that start the engine, continued lines joined, the script's own variables put in."""
-    variables: dict[str, str] = {}
+    variables = _Variables(file, limits)
     for line in text.replace("\\\r\n", " ").replace("\\\n", " ").splitlines():
         bare = line.strip()
         assigned = _ASSIGNED.match(line)
         if assigned:
-            variables[assigned[1]] = _expanded(assigned[2].strip("\"'"), variables)
+            variables.assign(assigned[1], assigned[2].strip("\"'"))
         elif bare and not bare.startswith("#") and _serves(bare, engine) and " -" in bare:
-            yield _expanded(bare, variables)
+            yield variables.put_in(bare)
 
 
-def _expanded(text: str, variables: Mapping[str, str]) -> str:
-    """The text with the variables put in that the script sets; others stay as they are written."""
-    for _ in range(_MOST_VARIABLES):
-        new = _USED.sub(lambda m: variables.get(m[1] or m[3], m[2] if m[2] is not None else m[0]), text)
-        if new == text:
-            break
-        text = new
-    return text
+class _Variables:
+    """The variables that a script sets. Each may repeat the one before it, so that what they become is counted over the whole script."""
+
+    def __init__(self, file: str, limits: Limits) -> None:
+        self._file = file
+        self._limits = limits
+        self._values: dict[str, str] = {}
+        self._written = 0
+
+    def assign(self, name: str, text: str) -> None:
+        """``NAME=text``. Raises LimitExceeded."""
+        self._values[name] = self.put_in(text)
+
+    def put_in(self, text: str) -> str:
+        """The text with the variables put in that the script sets; others stay as they are written. Raises LimitExceeded."""
+        for _ in range(_MOST_VARIABLES):
+            new = "".join(self._pieces(text))
+            if new == text:
+                break
+            text = new
+        return text
+
+    def _pieces(self, text: str) -> Iterator[str]:
+        end = 0
+        for used in _USED.finditer(text):
+            yield self._counted(text[end : used.start()])
+            yield self._counted(self._values.get(used[1] or used[3], used[2] if used[2] is not None else used[0]))
+            end = used.end()
+        yield self._counted(text[end:])
+
+    def _counted(self, piece: str) -> str:
+        self._written += len(piece)
+        what = f"{self._file}: the text that its variables become"
+        self._limits.enforce("shell_characters", self._written, what=what, where=Where(file=self._file))
+        return piece
 
 
 def _from_yaml(text: str, file: str, engine: str, limits: Limits) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.errors import UsageError, UserError
+from contract.errors import LimitExceeded, UsageError, UserError
+from contract.limits import DEFAULT_LIMITS
 from eagle3_contract.readings.engines import read
 from eagle3_contract.readings.reading import EngineReading, Outcome
 from eagle3_contract.readings.serve_args import flags_of, parse_serve_args
+from eagle3_contract.readings.serve_files import command_of_file
 from tests.readings.drafters import config, drafter, target
 
 SEED = "--speculative-algorithm EAGLE3 --speculative-draft-model-path /d --speculative-num-steps 1 --speculative-eagle-topk 1 "
@@ -140,6 +143,24 @@ def test_a_file_without_a_command_for_the_engine_says_so(tmp_path: Path) -> None
     with pytest.raises(UserError) as caught:
         parse_serve_args("sglang", str(tmp_path / "compose.yaml"))
     assert caught.value.rule == "flags.no-command"
+
+
+def _script(repeated: int, names: str) -> str:
+    """Each variable is the one before it, so many times over."""
+    lines = [f"{name}={f'${before}' * repeated}" for before, name in pairwise(names)]
+    return "\n".join([f"{names[0]}=xyz", *lines, f"python -m sglang.launch_server --speculative-algorithm EAGLE3 --model ${names[-1]}"])
+
+
+def test_variables_that_grow_beyond_measure_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(_script(100, "ABCDEF"))
+    with pytest.raises(LimitExceeded) as caught:
+        parse_serve_args("sglang", str(tmp_path / "run.sh"))
+    assert caught.value.limit == "shell_characters"
+    (tmp_path / "run.sh").write_text("A=$B$B\nB=$A$A\n" + _script(2, "CD").replace("$D", "$A"))
+    with pytest.raises(LimitExceeded):
+        command_of_file(tmp_path / "run.sh", "sglang", limits=DEFAULT_LIMITS.lowered(shell_characters=100))
+    (tmp_path / "run.sh").write_text(_script(3, "ABC"))
+    assert parse_serve_args("sglang", str(tmp_path / "run.sh"))["model_path"] == "xyz" * 9
 
 
 @pytest.mark.parametrize("text", ["--speculative-config '{", "--model 'x", "vllm serve /t --speculative-config {bad}"])
