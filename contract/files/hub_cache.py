@@ -21,6 +21,7 @@ from contract.files.hub_id import HubId, is_commit
 from contract.files.hub_repository import HubFile, Repository, cache_name
 from contract.files.hub_rules import refused, unavailable
 from contract.files.names import shown
+from contract.files.paths import open_path
 from contract.findings import Where
 
 COMMIT_BYTES: Final = 64
@@ -67,9 +68,9 @@ def snapshot_in(home: Path, revision: str | None) -> Path:
 
 def _ref(home: Path, revision: str) -> str | None:
     try:
-        with (home / "refs" / revision).open("rb") as file:
-            text = file.read(COMMIT_BYTES).decode("ascii").strip()
-    except (OSError, UnicodeDecodeError):
+        with open_path(home / "refs" / revision) as opened:
+            text = opened.read(0, min(COMMIT_BYTES, opened.size)).decode("ascii").strip()
+    except (InputRejected, UnicodeDecodeError):
         return None
     return text if is_commit(text) else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -176,6 +177,9 @@ def test_a_folder_of_the_cache_is_its_snapshot(hub: Hub, cache: Path) -> None:
     (home / "snapshots" / ("f" * 40)).mkdir()
     assert read(home, engines=[SGLANG])[0].fields == whole.fields, "refs/main says which"
     (home / "refs" / "main").unlink()
+    with pytest.raises(UserError, match="holds not the snapshot of main"):
+        read(home, engines=[SGLANG])
+    os.mkfifo(home / "refs" / "main")
     with pytest.raises(UserError, match="holds not the snapshot of main"):
         read(home, engines=[SGLANG])
 
