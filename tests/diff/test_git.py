@@ -15,6 +15,7 @@ from contract.errors import InputRejected, LimitExceeded, ToolError, UsageError
 from contract.findings import ExitCode
 from contract.limits import DEFAULT_LIMITS
 from contract.requests import DiffRequest
+from eagle3_contract.diff import source as git_source
 from eagle3_contract.diff.run import diff
 from eagle3_contract.diff.source import read_contract, split
 
@@ -123,3 +124,40 @@ def test_a_link_in_the_repository_is_no_contract(repository: Path) -> None:
     git(repository, "commit", "-m", "link")
     with pytest.raises(InputRejected):
         read_contract("git:HEAD:link.yaml")
+
+
+def test_a_git_that_waits_is_not_waited_for(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_contract("git:HEAD:specs/contract.yaml")
+    monkeypatch.setattr(git_source, "SECONDS", 1)
+    (repository / ".git" / "config").unlink()
+    os.mkfifo(repository / ".git" / "config")
+    with pytest.raises(ToolError, match="no answer within 1 s") as caught:
+        read_contract("git:HEAD:specs/contract.yaml")
+    assert caught.value.rule == "diff.git-failed"
+
+
+@pytest.mark.parametrize("ends", ["exit 0", "wait", "while :; do echo more >&2; done"])
+def test_what_git_started_ends_with_it(repository: Path, monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
+    os.mkfifo(repository / "held")
+    held = os.open(repository / "held", os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(held, True)
+    program = repository / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nsleep 60 9>held &\nprintf x\n{ends}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(git_source, "SECONDS", 1)
+    with pytest.raises(ToolError, match="no answer within 1 s"):
+        read_contract("git:HEAD:specs/contract.yaml")
+    assert os.read(held, 1) == b"", "whoever held the other end is gone"
+    os.close(held)
+
+
+def test_a_git_that_writes_without_end_is_cut_off(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = repository / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexec yes\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    with pytest.raises(LimitExceeded):
+        read_contract("git:HEAD:specs/contract.yaml")
