@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -106,7 +108,11 @@ def _append_step_summary(report: Report) -> None:
         return
     text = render(report, "markdown").encode()
     try:
-        with open(path, "ab") as file:
+        # O_NONBLOCK: a FIFO that nobody reads must not hang the open.
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+        with os.fdopen(fd, "ab") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file")
             room = STEP_SUMMARY_BYTES - file.tell()
             # Cut at a line, so that no table row is torn.
             file.write(text if len(text) <= room else text[: max(0, room)].rpartition(b"\n")[0])

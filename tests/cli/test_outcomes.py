@@ -171,6 +171,24 @@ def test_the_step_summary(run_line: Run, kind: FakeKind, spec: str, tmp_path: Pa
     assert summary.stat().st_size <= 1024 * 1024
 
 
+@pytest.mark.parametrize("read", [False, True])
+def test_a_step_summary_that_is_a_pipe_is_not_waited_for(
+    run_line: Run, kind: FakeKind, spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: bool
+) -> None:
+    summary = tmp_path / "summary.md"
+    os.mkfifo(summary)
+    reader = os.open(summary, os.O_RDONLY | os.O_NONBLOCK) if read else None
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", os.fspath(summary))
+    kind.result = report(failed=1)
+    ran = run_line("check", spec, "--format", "github")
+    assert ran.code == 2
+    assert "files.write-failed" in ran.err
+    assert ran.out.startswith("::error ")
+    if reader is not None:
+        assert os.read(reader, 1) == b""
+        os.close(reader)
+
+
 @pytest.mark.parametrize("error", [ImportError("no module x"), SyntaxError("bad"), ValueError("config")])
 def test_a_broken_kind_is_named(run_line: Run, installed: dict[str, Point], spec: str, error: Exception) -> None:
     installed["fake"] = Point(error)
