@@ -16,7 +16,7 @@ from eagle3_contract.check.reading_fields import COMPARED, Compared
 from eagle3_contract.check.reading_rules import reading_rule
 from eagle3_contract.check.serving import SERVE, check_serving
 from eagle3_contract.model.names import canonical
-from eagle3_contract.readings.reading import EngineReading, Field, Outcome
+from eagle3_contract.readings.reading import CONFIG_CLASS, EngineReading, Field, Outcome
 from eagle3_contract.readings.rules import Fate, Origin
 
 OUTCOME: Final = reading_rule(
@@ -41,13 +41,28 @@ SHIFT: Final = reading_rule(
     "x[t+1], always; a drafter trained on another pairing predicts from the wrong row.",
     "Train with token_shift 1, as every known trainer does, or correct alignment.token_shift in the contract.",
 )
-RULES: Final = tuple(dict.fromkeys([OUTCOME, *(c.rule for c in COMPARED), SHIFT, TENSORS, SERVE]))
+CLASS: Final = reading_rule(
+    "config-class",
+    "model_type picks a config class whose defaults are known",
+    "keys",
+    "SGLang and vLLM read config.json through the transformers class of its model_type, which fills in what the file leaves out: gpt_oss a "
+    "window of 128 (vLLM models/llama.py:185-203 then runs the drafter with it), glm4 half of each head's rotation, mixtral a theta of a "
+    "million.",
+    "Write model_type llama (qwen3 for a drafter with q and k norms, deepseek_v3 or kimi_k2 for latent attention): it need not be the "
+    "target's.",
+)
+RULES: Final = tuple(dict.fromkeys([OUTCOME, CLASS, *(c.rule for c in COMPARED), SHIFT, TENSORS, SERVE]))
 ENGINE_SHIFT: Final = 1
 
 
 def check_reading(ctx: CheckContext, reading: EngineReading) -> Iterator[Check]:
     """Every field of one engine's reading (one version, one runner)."""
     yield _outcome(reading)
+    foreign = next((f for f in reading.fields if f.field == CONFIG_CLASS), None)
+    if foreign is not None:
+        evidence: dict[str, Json] = {"engine": reading.reader, "field": CONFIG_CLASS}
+        says = f"{reading.reader}: {foreign.rule}"
+        yield CLASS.undecided(says, required=True, fix=CLASS.remedy, where=ctx.config_place("model_type"), evidence=evidence)
     for compared in COMPARED:
         if compared.applies(ctx) and compared.used(reading):
             check = _compare(ctx, reading, compared)

@@ -13,6 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eagle3_contract.readings.conditions import MISSING
+from eagle3_contract.readings.config_classes import (
+    CLASS_DEFAULTS,
+    CLASS_PARTIAL,
+    CLASS_ROPE,
+    CLASS_THETA,
+    WITHOUT_HEAD_DIM,
+    window_of_class,
+)
 from eagle3_contract.readings.rules import Copy, Hit, Origin, Speculators
 
 INERT_KEYS = frozenset(
@@ -39,65 +47,6 @@ INERT_KEYS = frozenset(
     )
 )
 """Keys that decide no number of a drafter: not reported as ignored."""
-
-_LLAMA: dict[str, Any] = {
-    "vocab_size": 32000,
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "hidden_act": "silu",
-    "max_position_embeddings": 2048,
-    "rms_norm_eps": 1e-6,
-    "tie_word_embeddings": False,
-    "attention_bias": False,
-    "mlp_bias": False,
-}
-_QWEN3: dict[str, Any] = {
-    "vocab_size": 151936,
-    "hidden_size": 4096,
-    "intermediate_size": 22016,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 32,
-    "head_dim": 128,
-    "hidden_act": "silu",
-    "max_position_embeddings": 32768,
-    "rms_norm_eps": 1e-6,
-    "tie_word_embeddings": False,
-    "attention_bias": False,
-    "use_sliding_window": False,
-    "max_window_layers": 28,
-}
-_DEEPSEEK_V3: dict[str, Any] = {
-    "vocab_size": 129280,
-    "hidden_size": 7168,
-    "intermediate_size": 18432,
-    "num_hidden_layers": 61,
-    "num_attention_heads": 128,
-    "num_key_value_heads": 128,
-    "hidden_act": "silu",
-    "max_position_embeddings": 4096,
-    "rms_norm_eps": 1e-6,
-    "tie_word_embeddings": False,
-    "attention_bias": False,
-    "kv_lora_rank": 512,
-    "q_lora_rank": 1536,
-    "qk_rope_head_dim": 64,
-    "v_head_dim": 128,
-    "qk_nope_head_dim": 128,
-    "num_nextn_predict_layers": 1,
-}
-CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "llama": _LLAMA,
-    "qwen3": _QWEN3,
-    "deepseek_v3": _DEEPSEEK_V3,
-    "kimi_k2": _DEEPSEEK_V3,
-}
-"""Defaults of the config classes (transformers 5.24.0: LlamaConfig, Qwen3Config, DeepseekV3Config; kimi_k2 is an alias of the latter
-in SGLang 0.5.23 utils/hf_transformers/common.py:230-233 and vLLM 0.32.0)."""
-MODEL_NAMES: Mapping[str, str] = {"llama": "LlamaModel", "qwen3": "Qwen3Model", "deepseek_v3": "DeepseekV3Model"}
-"""What stands in for an absent ``architectures``: the base class of the model_type (transformers)."""
 
 
 @dataclass(slots=True)
@@ -154,9 +103,15 @@ def build_config(
     layered = speculators is not None and "speculators_model_type" in raw
     config = _unfold(raw, speculators, copies) if layered and speculators is not None else DraftConfig(values=dict(raw))
     if class_defaults and not layered:
-        config.defaults = dict(CLASS_DEFAULTS.get(str(raw.get("model_type")), {}))
-        _derive(config)
-    _rope(config, rope_parameters)
+        name = str(raw.get("model_type"))
+        config.defaults = dict(CLASS_DEFAULTS.get(name, {}))
+        _derive(config, name)
+        for key, value in window_of_class(name, config.values, config.defaults).items():
+            if value != config.values.get(key):
+                config.values[key], config.origins[key] = value, Origin.DEFAULT
+        _rope(config, rope_parameters, name)
+    else:
+        _rope(config, rope_parameters)
     for key, value in overrides.items():  # attributes of the finished config: rope_theta comes too late to be seen
         config.values[key], config.origins[key] = value, Origin.FLAG
     return config
@@ -181,7 +136,7 @@ def _unfold(raw: Mapping[str, Any], layout: Speculators, copies: tuple[Copy, ...
     return config
 
 
-def _derive(config: DraftConfig) -> None:
+def _derive(config: DraftConfig, name: str) -> None:
     """Defaults that a config class computes: key/value heads from the heads, head_dim from the width."""
     values, defaults = config.values, dict(config.defaults)
     if not defaults:
@@ -193,7 +148,7 @@ def _derive(config: DraftConfig) -> None:
     defaults.setdefault("num_key_value_heads", heads)
     if values.get("head_dim", 0) is None:
         del values["head_dim"]
-    if isinstance(heads, int) and isinstance(width, int) and heads > 0:
+    if name not in WITHOUT_HEAD_DIM and isinstance(heads, int) and isinstance(width, int) and heads > 0:
         defaults.setdefault("head_dim", width // heads)
     config.defaults = defaults
 
@@ -213,23 +168,43 @@ def _original(config: DraftConfig, rope: dict[str, Any]) -> None:
         config.keys[f"rope_parameters.{name}"] = config.key(length)
 
 
-def _rope(config: DraftConfig, rope_parameters: bool) -> None:
-    """One ``rope_parameters`` with rope_theta and rope_type in it, as transformers standardises it."""
+def _rope_of_class(config: DraftConfig, rope: dict[str, Any], name: str, *, given: bool) -> None:
+    """Theta, the rotated share and the whole scheme where the class has values of its own and no key has."""
+    rotary, head_dim = config.values.get("rotary_dim"), config.get("head_dim", mark=False)[0]
+    added: dict[str, Any] = {} if given else dict(CLASS_ROPE.get(name, {}))
+    if name in CLASS_THETA:
+        added["rope_theta"] = CLASS_THETA[name]
+    if name in CLASS_PARTIAL:
+        added["partial_rotary_factor"] = CLASS_PARTIAL[name]
+    if name == "minimax_m2" and isinstance(rotary, int) and isinstance(head_dim, int) and head_dim > 0:
+        added["partial_rotary_factor"] = rotary / head_dim  # minimax_m2/configuration_minimax_m2.py:100-103
+        config.read.add("rotary_dim")
+    for key, value in added.items():
+        if key not in rope:
+            rope[key] = value
+            config.origins[f"rope_parameters.{key}"] = Origin.DEFAULT
+
+
+def _rope(config: DraftConfig, rope_parameters: bool, name: str = "") -> None:
+    """One ``rope_parameters`` with rope_theta and rope_type in it, as transformers standardises it; ``name``: the model_type whose class
+    fills in what no key says."""
     values = config.values
     holder = "rope_scaling" if isinstance(values.get("rope_scaling"), Mapping) and values["rope_scaling"] else "rope_parameters"
     chosen = values.get(holder) if holder == "rope_scaling" or rope_parameters else None
     rope = dict(chosen) if isinstance(chosen, Mapping) else {}
-    for name in rope:
-        config.keys[f"rope_parameters.{name}"] = config.key(holder) + "." + name
-    for name in ("rope_theta", "partial_rotary_factor"):
-        if (name not in rope or not rope_parameters) and values.get(name) is not None:
-            rope[name] = values[name]
-            config.keys[f"rope_parameters.{name}"] = config.key(name)
+    for key in rope:
+        config.keys[f"rope_parameters.{key}"] = config.key(holder) + "." + key
+    for key in ("rope_theta", "partial_rotary_factor"):
+        if (key not in rope or not rope_parameters) and values.get(key) is not None:
+            rope[key] = values[key]
+            config.keys[f"rope_parameters.{key}"] = config.key(key)
+    _rope_of_class(config, rope, name, given=isinstance(chosen, Mapping))
     if "rope_type" not in rope and "type" in rope:
         rope["rope_type"] = rope["type"]
         config.keys["rope_parameters.rope_type"] = config.keys["rope_parameters.type"]
     if rope_parameters and rope.get("rope_type") in STRETCHED:
         _original(config, rope)
     values["rope_parameters"] = rope
-    config.origins["rope_parameters"] = Origin.KEY if rope else Origin.DEFAULT
+    from_class = all(config.origins.get(f"rope_parameters.{key}") is Origin.DEFAULT for key in rope)
+    config.origins["rope_parameters"] = Origin.DEFAULT if from_class else Origin.KEY
     config.keys["rope_parameters"] = config.key(holder)

@@ -20,7 +20,7 @@ from eagle3_contract.model.wiring import (
     StepPositions,
     Wiring,
 )
-from eagle3_contract.readings.reading import BOUNDARIES, EngineReading, Outcome
+from eagle3_contract.readings.reading import BOUNDARIES, CONFIG_CLASS, EngineReading, Outcome
 from eagle3_contract.readings.rules import Fate
 
 CHANGED = frozenset({Fate.MISSING_UNINITIALISED, Fate.MISSING_RANDOM, Fate.MISSING_ONES, Fate.MISSING_ZEROS, Fate.SLICED, Fate.ERROR})
@@ -69,7 +69,8 @@ def to_reading(reading: EngineReading) -> Reading | CannotRun:
     """
     if reading.outcome is not Outcome.OK:
         return CannotRun(f"{reading.reader} does not get that far: {reading.error}")
-    unknown = [n for n in NEEDED if not _known(reading, n)]
+    foreign = [f.field for f in reading.fields if f.field == CONFIG_CLASS]
+    unknown = [n for n in NEEDED if not _known(reading, n)] + foreign
     if unknown:
         return CannotRun(f"{reading.reader}: not known: {', '.join(unknown)}")
     if reading.value("vocab.map") not in {m.value for m in VocabMap}:

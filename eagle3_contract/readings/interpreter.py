@@ -13,8 +13,9 @@ from typing import Any
 
 from eagle3_contract.readings.capture import count, read_boundaries
 from eagle3_contract.readings.conditions import MISSING, UNKNOWN, holds
-from eagle3_contract.readings.draft_config import INERT_KEYS, MODEL_NAMES, DraftConfig, build_config
-from eagle3_contract.readings.reading import BOUNDARIES, FIELDS, EngineReading, Field, Outcome
+from eagle3_contract.readings.config_classes import MODEL_NAMES, has_class
+from eagle3_contract.readings.draft_config import INERT_KEYS, DraftConfig, build_config
+from eagle3_contract.readings.reading import BOUNDARIES, CONFIG_CLASS, FIELDS, EngineReading, Field, Outcome
 from eagle3_contract.readings.rules import Architectures, DraftClass, Guard, Origin, Phase, Profile
 from eagle3_contract.readings.scope import Fault, State, unknown_field
 from eagle3_contract.readings.tensors import fates, place
@@ -211,6 +212,8 @@ def _guard(guard: Guard, state: State) -> None:
 def _reading(
     profile: Profile, version: str, runner: str | None, state: State, tensors: tuple[Any, ...], view: DrafterView
 ) -> EngineReading:
+    if profile.class_defaults and not has_class(view.config):
+        state.fields[CONFIG_CLASS] = unknown_field(CONFIG_CLASS, _foreign(view.config["model_type"]), profile.source, ["model_type"])
     for name in FIELDS:
         if name not in state.fields:
             state.fields[name] = unknown_field(name, "the engine does not get that far", profile.source)
@@ -236,6 +239,13 @@ def _reading(
         ignored_keys=tuple(_ignored(view.config, state.config)),
         asked=dict(state.flags),
         effective=tuple(f for n, f in state.fields.items() if n.startswith(_SERVE)),
+    )
+
+
+def _foreign(model_type: Any) -> str:
+    return (
+        f"model_type {model_type!r:.60} picks a config class whose defaults (window, rope, biases, sizes) are not in the table, or one "
+        "that transformers does not have"
     )
 
 

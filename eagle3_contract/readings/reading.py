@@ -12,6 +12,8 @@ from eagle3_contract.readings.rules import Fate, Origin
 
 SCHEMA_VERSION = 1
 BOUNDARIES = "hidden_states.boundaries"
+CONFIG_CLASS = "config.class"
+"""Only in readings of a drafter whose model_type picks a class that is not known: whatever no key says may be another value."""
 FIELDS = (
     BOUNDARIES,
     "fc.applied",
