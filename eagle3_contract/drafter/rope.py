@@ -27,6 +27,10 @@ def mscale(factor: float, weight: float = 1.0) -> float:
     return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
 
 
+SENSIBLE: Final = 2.0**100
+"""No parameter of a rope is larger, nor smaller than its inverse; frequencies are computed in float32."""
+
+
 class RotaryEmbedding:
     """Cosines and sines of one ``Rope`` for ``rotary_dim`` dimensions, computed on demand on one device.
 
@@ -55,22 +59,21 @@ class RotaryEmbedding:
         for key in (*needed, *allowed):
             value = rope.scaling.get(key)
             if key in _POSITIVE and value is not None and not _is_positive(value):
-                raise _bad(f"rope parameter {key} is {value!r}, not a positive number")
+                raise _bad(f"rope parameter {key} is {value!r}, not a positive number from 2^-100 to 2^100")
         self._rope, self.rotary_dim, self._device = rope, rotary_dim, device
-        inverse_F, factor = self._made(1)
-        if not math.isfinite(factor) or not bool(inverse_F.isfinite().all()):
-            raise _bad(f"the parameters of rope type {rope.type!r} give frequencies that are no finite numbers")
+        if not math.isfinite(self._made(1, torch.device("cpu"))[1]):
+            raise _bad(f"the parameters of rope type {rope.type!r} scale cosines and sines by no finite number")
 
     def at(self, positions_L: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines [L, F] float32 of positions [L] int64."""
         length = int(positions_L.max()) + 1 if positions_L.numel() else 0
-        inverse_F, factor = self._made(length)
+        inverse_F, factor = self._made(length, self._device)
         angle_LF = positions_L.to(torch.float32)[:, None] * inverse_F
         return angle_LF.cos() * factor, angle_LF.sin() * factor
 
-    def _made(self, length: int) -> Frequencies:
+    def _made(self, length: int, device: torch.device) -> Frequencies:
         try:
-            return self._frequencies(self._rope, self.rotary_dim, length, self._device)
+            return self._frequencies(self._rope, self.rotary_dim, length, device)
         except (ArithmeticError, ValueError) as error:  # each parameter is a number, together they are none
             raise _bad(f"the parameters of rope type {self._rope.type!r} give no frequencies: {error}") from error
 
@@ -162,7 +165,8 @@ def latent_scale(rope: Rope) -> float:
 
 
 def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    """A number whose inverse, and whose product with a handful of others, is one in float32's range of exponents, too."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 1 / SENSIBLE <= value <= SENSIBLE
 
 
 def _number(rope: Rope, key: str, default: float | None = None) -> float:
