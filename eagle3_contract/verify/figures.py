@@ -165,6 +165,9 @@ def claim_checks(loaded: LoadedContract, training: PathFigures, missing: tuple[s
                 f"the contract claims no training accuracy: {what} unknown ({stated.reason})", required=False, where=where
             )
             return
+    if not claimed.value:
+        yield rules.CLAIM.undecided("the contract claims no training accuracy: the list of steps is empty", required=False, where=where)
+        return
     if training.accuracy.samples == 0:
         reason, fix = missing or ("no sample could be counted", NO_TARGET[1])
         yield rules.CLAIM.undecided(f"the training accuracy could not be measured: {reason}", at=Depth.VERIFY, where=where, fix=fix)

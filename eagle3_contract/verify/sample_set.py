@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -247,14 +248,13 @@ def _alike(sample: TrainingSample, stored: Recipe, where: Where) -> Check | None
     Looked at are three rows among those that the loss counts, else among those that are no padding. Boundary 0 does not count: the same
     token has the same embedding. Nor do equal tokens: attention over one value gives that value, wherever it stands.
     """
-    counted = sample.loss_mask_T if sample.loss_mask_T is not None and int(sample.loss_mask_T.sum()) >= FEWEST else None
-    if counted is None and sample.document_ids_T is not None:
-        counted = sample.document_ids_T >= 0
-    rows = range(sample.tokens) if counted is None else counted.nonzero()[:, 0].tolist()
+    rows = np.flatnonzero(sample.loss_mask_T.numpy()) if sample.loss_mask_T is not None else np.arange(0)
+    if len(rows) < FEWEST:
+        rows = np.arange(sample.tokens) if sample.document_ids_T is None else np.flatnonzero(sample.document_ids_T.numpy() >= 0)
     if len(rows) < FEWEST:
         return None
-    chosen = [rows[len(rows) * i // 4] for i in (1, 2, 3)]
-    if len({int(sample.input_ids_T[row]) for row in chosen}) == 1:
+    chosen = [int(rows[len(rows) * i // 4]) for i in (1, 2, 3)]
+    if len(np.unique(sample.input_ids_T.numpy()[chosen])) == 1:
         return None
     named = [(state_name(s), x_TG) for s, x_TG in zip(stored, sample.states_THk, strict=True) if s != 0]
     if sample.last_TG is not None:
