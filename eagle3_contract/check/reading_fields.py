@@ -93,6 +93,11 @@ def _range_kept(_: CheckContext, stated: Any, actual: Any) -> bool:
     return bool(actual != "float16" or stated == "float16")
 
 
+def _causal(_: CheckContext) -> Fact:
+    """Every trainer masks later tokens: a contract has no word for anything else."""
+    return Fact(known=True, value=True)
+
+
 def _deeper(ctx: CheckContext) -> bool:
     return bool(ctx.value("wiring", "layers") != 1)
 
@@ -152,6 +157,7 @@ COMPARED: Final[tuple[Compared, ...]] = (
     *_wiring(
         "attention", ("mlp_bias",) * 2, ("wiring.hidden_norm", "hidden_norm"), ("wiring.concat_order", "concat_order"), required=False
     ),
+    _row("attention", "attention.causal", "wiring", "attention", stated=_causal, required=False, called="causal attention"),
     _row("step-positions", "wiring.step_positions", "alignment", "step_positions", required=False),
     _row("step-positions", "wiring.positions_start", "alignment", "positions_start", required=False, harmless=moved_together),
     _row(

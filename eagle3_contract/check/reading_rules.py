@@ -140,7 +140,8 @@ _TABLE: Final[tuple[tuple[str, ...], ...]] = (
         "attention",
         "The engine builds the attention that training had",
         "wiring",
-        "SGLang 0.5.23 has no q/k norms and no q, k, v biases in its Llama drafter and drops such tensors silently.",
+        "SGLang 0.5.23 has no q/k norms and no q, k, v biases in its Llama drafter and drops such tensors silently. vLLM 0.32.0 builds "
+        "EncoderOnlyAttention where is_causal is false (models/llama.py:277-283).",
     ),
     (
         "step-positions",

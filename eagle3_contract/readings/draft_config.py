@@ -89,6 +89,7 @@ def build_config(
     overrides: Mapping[str, Any],
     class_defaults: bool,
     rope_parameters: bool,
+    rotary_keys: tuple[str, ...] = (),
 ) -> DraftConfig:
     """The config an engine works with.
 
@@ -99,6 +100,7 @@ def build_config(
         overrides: keys from a flag, put over the file's.
         class_defaults: whether absent keys get the defaults of the model_type's config class.
         rope_parameters: whether ``rope_parameters`` is read (transformers 5).
+        rotary_keys: other names of partial_rotary_factor that the engine reads, in its order.
     """
     layered = speculators is not None and "speculators_model_type" in raw
     config = _unfold(raw, speculators, copies) if layered and speculators is not None else DraftConfig(values=dict(raw))
@@ -109,9 +111,9 @@ def build_config(
         for key, value in window_of_class(name, config.values, config.defaults).items():
             if value != config.values.get(key):
                 config.values[key], config.origins[key] = value, Origin.DEFAULT
-        _rope(config, rope_parameters, name)
+        _rope(config, rope_parameters, name, rotary_keys=rotary_keys)
     else:
-        _rope(config, rope_parameters)
+        _rope(config, rope_parameters, rotary_keys=rotary_keys)
     for key, value in overrides.items():  # attributes of the finished config: rope_theta comes too late to be seen
         config.values[key], config.origins[key] = value, Origin.FLAG
     return config
@@ -185,7 +187,7 @@ def _rope_of_class(config: DraftConfig, rope: dict[str, Any], name: str, *, give
             config.origins[f"rope_parameters.{key}"] = Origin.DEFAULT
 
 
-def _rope(config: DraftConfig, rope_parameters: bool, name: str = "") -> None:
+def _rope(config: DraftConfig, rope_parameters: bool, name: str = "", *, rotary_keys: tuple[str, ...] = ()) -> None:
     """One ``rope_parameters`` with rope_theta and rope_type in it, as transformers standardises it; ``name``: the model_type whose class
     fills in what no key says."""
     values = config.values
@@ -199,6 +201,10 @@ def _rope(config: DraftConfig, rope_parameters: bool, name: str = "") -> None:
             rope[key] = values[key]
             config.keys[f"rope_parameters.{key}"] = config.key(key)
     _rope_of_class(config, rope, name, given=isinstance(chosen, Mapping))
+    alias = next((k for k in rotary_keys if values.get(k) is not None), None)
+    if alias is not None and rope_parameters and "partial_rotary_factor" not in rope:
+        rope["partial_rotary_factor"] = values[alias]
+        config.keys["rope_parameters.partial_rotary_factor"] = config.key(alias)
     if "rope_type" not in rope and "type" in rope:
         rope["rope_type"] = rope["type"]
         config.keys["rope_parameters.rope_type"] = config.keys["rope_parameters.type"]

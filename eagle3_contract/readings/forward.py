@@ -73,6 +73,8 @@ def to_reading(reading: EngineReading) -> Reading | CannotRun:
     unknown = [n for n in NEEDED if not _known(reading, n)] + foreign
     if unknown:
         return CannotRun(f"{reading.reader}: not known: {', '.join(unknown)}")
+    if reading.value("attention.causal") is False:
+        return CannotRun(f"{reading.reader} attends to later tokens, which no forward here does")
     if reading.value("vocab.map") not in {m.value for m in VocabMap}:
         return CannotRun(f"{reading.reader} maps draft ids in a way no forward has: {reading.value('vocab.map')}")
     changed = [f"{t.name} ({t.fate.value})" for t in _changed(reading)]

@@ -88,6 +88,7 @@ def _config(profile: Profile, parsed: tuple[int, ...], runner: str | None, view:
         overrides=overrides if isinstance(overrides, Mapping) else {},
         class_defaults=profile.class_defaults,
         rope_parameters=not profile.rope_parameters_since or parsed >= _parse(profile.rope_parameters_since),
+        rotary_keys=profile.rotary_keys,
     )
 
 

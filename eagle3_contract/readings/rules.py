@@ -29,6 +29,7 @@ class Turn(StrEnum):
     SAME = "same"
     LENGTH = "length"
     TRUTH = "truth"
+    NOT = "not"
     NEXT = "plus one"
     NEXT_EACH = "each plus one"
     ONE_AT_LEAST = "each, but at least one"
@@ -322,6 +323,7 @@ class Profile:
         symbols: the letters of shapes and sums, as paths.
         class_defaults: whether the config goes through the config class of its model_type, which fills in defaults.
         rope_parameters_since: from which release on ``rope_parameters`` is read (transformers 5).
+        rotary_keys: other names of partial_rotary_factor at the top level, read from that release on, too.
         pads_on: value of ``flag:device`` for which a short tensor is padded instead of refused.
         shared: parameter -> field that says whether the target's replaces it.
     """
@@ -339,6 +341,7 @@ class Profile:
     speculators: Speculators | None = None
     class_defaults: bool = True
     rope_parameters_since: str = ""
+    rotary_keys: tuple[str, ...] = ()
     pads_on: str = ""
     override_flag: str = ""
     shared: tuple[tuple[str, str], ...] = ()

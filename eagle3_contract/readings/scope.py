@@ -17,6 +17,7 @@ TURNS: Mapping[Turn, Callable[[Any], Any]] = {
     Turn.SAME: lambda v: v,
     Turn.LENGTH: len,
     Turn.TRUTH: bool,
+    Turn.NOT: lambda v: not v,
     Turn.NEXT: lambda v: v + 1,
     Turn.NEXT_EACH: lambda v: [i + 1 for i in v],
     Turn.ONE_AT_LEAST: lambda v: [max(i, 1) for i in v],

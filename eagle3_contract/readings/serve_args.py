@@ -6,6 +6,7 @@ which, is in the profiles (``serve``). The source may also be a file: a shell sc
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from contract.errors import InputRejected, UsageError
+from contract.files.names import shown
 from contract.jsonio import load_json
 from eagle3_contract.readings.serve_files import command_of_file
 
@@ -34,9 +36,11 @@ SWITCHES: Final = frozenset({"trust_remote_code", "enable_metrics", "enforce_eag
 ENVIRONMENT: Final = "env"
 FIX: Final = "Give the arguments as you would type them in a shell, or name a shell script or YAML file that holds them."
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_WHOLE = re.compile(r"-?\d+")
-_REAL = re.compile(r"-?\d+\.\d*(?:[eE][+-]?\d+)?")
+_WHOLE = re.compile(r"-?\d+", re.ASCII)
+_REAL = re.compile(r"-?\d+\.\d*(?:[eE][+-]?\d+)?", re.ASCII)
 _OPERATOR = re.compile(r"\||\|\||&&|;|&|[0-9]*[<>].*")
+_MOST_DIGITS: Final = 20
+"""Of a whole number, its sign among them: 64 bits."""
 _UNIT = {"k": 1000, "K": 1024, "m": 10**6, "M": 1024**2}
 
 
@@ -140,17 +144,30 @@ def _value(flag: str, value: str | bool) -> Any:
     if not isinstance(value, str):
         return value
     if _WHOLE.fullmatch(value):
-        return int(value)
+        return _whole(flag, value)
     if _REAL.fullmatch(value):
-        return float(value)
-    if flag.endswith("max-model-len") and value[:-1].isdigit() and value[-1] in _UNIT:
-        return int(value[:-1]) * _UNIT[value[-1]]
+        return _real(flag, value)
+    if flag.endswith("max-model-len") and _WHOLE.fullmatch(value[:-1]) and value[-1] in _UNIT:
+        return _whole(flag, value[:-1]) * _UNIT[value[-1]]
     if value[:1] in "{[" and value[:1]:
         try:
             return load_json(value.encode(), file=f"--{flag}")
         except InputRejected as error:
             raise _unreadable(f"--{flag} is no JSON: {error.message}") from None
     return value
+
+
+def _whole(flag: str, value: str) -> int:
+    if len(value) > _MOST_DIGITS:
+        raise _unreadable(f"--{shown(flag)} {shown(value)}: no engine takes such a number")
+    return int(value)
+
+
+def _real(flag: str, value: str) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise _unreadable(f"--{shown(flag)} {shown(value)}: no engine takes such a number")
+    return number
 
 
 def _put(flags: dict[str, Any], path: Sequence[str], value: Any) -> None:

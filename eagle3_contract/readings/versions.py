@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-_VERSION = re.compile(r"(\d+(?:\.\d+)*)(?:[.-]?(?:post|rc|dev|a|b)\d*)?")
+_VERSION = re.compile(r"(\d{1,18}(?:\.\d{1,18}){0,7})(?:[.-]?(?:post|rc|dev|a|b)\d*)?", re.ASCII)
 _PARTS = 3
 
 

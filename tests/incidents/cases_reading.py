@@ -164,6 +164,32 @@ CASES = (
         change=setting("config.model_type", "glm4"),
         says=("rope.rotary_dim", "6"),
     ),
+    *(
+        Case(
+            name=f"share-of-a-head-under-{key}",
+            rule="reading.rope-scaling",
+            **on(VLLM_V1),
+            base=top_level,
+            change=setting(f"config.{key}", 0.5),
+            says=("rope.rotary_dim 6", "12"),
+        )
+        for key in ("rotary_pct", "rotary_emb_fraction")
+    ),
+    Case(
+        name="rotation-of-pairs-by-a-key",
+        rule="reading.rope-scaling",
+        **on(SGLANG),
+        change=setting("config.rope_is_neox_style", False),
+        says=("rope.interleaved true", "rope_is_neox_style"),
+    ),
+    Case(
+        name="attention-to-later-tokens",
+        rule="reading.attention",
+        **on(VLLM_V1),
+        base=top_level,
+        change=setting("config.is_causal", False),
+        says=("attention.causal false", "is_causal"),
+    ),
     Case(
         name="plain-weights-under-a-quantisation-config",
         rule="reading.quantization",

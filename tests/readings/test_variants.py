@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from eagle3_contract.readings.engines import read
+from eagle3_contract.readings.forward import CannotRun, to_reading
 from eagle3_contract.readings.reading import EngineReading, Outcome
 from eagle3_contract.readings.rules import Fate, Origin
 from tests.readings.drafters import drafter, target
@@ -134,3 +135,37 @@ def test_dtypes() -> None:
     assert read(float32, "sglang", target(), {"dtype": "float32"})[0].fate("norm.weight") is Fate.CAST
     assert sglang(torch_dtype="float32").value("dtype") == "float16"
     assert vllm(torch_dtype="float32").value("dtype") == "bfloat16"
+
+
+@pytest.mark.parametrize("key", ["rotary_pct", "rotary_emb_fraction"])
+def test_other_names_of_the_rotated_share_reach_vllm_only(key: str) -> None:
+    """What get_config of vLLM 0.32.0 made of such a config.json: partial_rotary_factor in rope_parameters."""
+    reading = vllm(**{key: 0.5})
+    assert (reading.value("rope.rotary_dim"), key in reading.ignored_keys) == (16, False)
+    assert vllm(**{key: 0.5}, partial_rotary_factor=0.25).value("rope.rotary_dim") == 8
+    assert vllm(**{key: None}).value("rope.rotary_dim") == 32
+    assert sglang(**{key: 0.5}).value("rope.rotary_dim") == 32
+    assert key in sglang(**{key: 0.5}).ignored_keys
+
+
+@pytest.mark.parametrize(("value", "interleaved"), [(False, True), (None, True), (0, True), (True, False), (..., False)])
+def test_the_rotation_of_sglang_is_a_key(value: Any, interleaved: bool) -> None:
+    assert sglang(rope_is_neox_style=value).value("rope.interleaved") is interleaved
+    if value is not ...:
+        by_flag = sglang(flags={"json_model_override_args": {"rope_is_neox_style": value}})
+        assert (by_flag.value("rope.interleaved"), by_flag.get("rope.interleaved").origin) == (interleaved, Origin.FLAG)
+    assert vllm(rope_is_neox_style=value).value("rope.interleaved") is False
+
+
+@pytest.mark.parametrize(("value", "causal"), [(False, False), (None, False), (True, True), (..., True)])
+def test_attention_to_later_tokens_is_a_key_of_vllm(value: Any, causal: bool) -> None:
+    reading = vllm(is_causal=value)
+    assert reading.value("attention.causal") is causal
+    assert isinstance(to_reading(reading), CannotRun) is not causal
+    assert "attention.causal" not in {f.field for f in sglang(is_causal=value).fields}
+
+
+def test_the_latent_drafter_of_sglang_has_a_key_of_its_own() -> None:
+    keys: dict[str, Any] = {"model_type": "kimi_k2", "architectures": ["Eagle3DeepseekV2ForCausalLM"]}
+    for value, interleaved in ((False, False), (True, True), (..., True)):
+        assert sglang(**keys, rope_interleave=value, rope_is_neox_style=False).value("rope.interleaved") is interleaved

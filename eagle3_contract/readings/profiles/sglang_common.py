@@ -63,8 +63,13 @@ FIXED = hard_coded(
         "logit_scale": 1.0,
         "attention.scale": None,
         "qk_norm": False,
-        "rope.interleaved": False,
     },
+)
+INTERLEAVED = Rule(
+    field="rope.interleaved",
+    source=f"{BASE}:231, 335, 351",
+    text="rope_is_neox_style, turned round",
+    choices=(Key(path="cfg:rope_is_neox_style", turn=Turn.NOT), default(False)),
 )
 FC_NORM = Rule(
     field="norms.fc_norm",

@@ -21,6 +21,7 @@ from eagle3_contract.readings.profiles.sglang_common import (
     FIXED,
     HEAD,
     IDS,
+    INTERLEAVED,
     LENGTHENED,
     LLAMA,
     MAP,
@@ -83,6 +84,7 @@ LLAMA_CLASS = DraftClass(
         norms_list(f"{LLAMA}:173-196"),
         FEEDBACK,
         *FIXED,
+        INTERLEAVED,
         Rule(
             field="wiring.later_layer_norm",
             choices=(fixed("hidden_norm", since="0.5.12"), fixed("none", "one layer only", until="0.5.12")),

@@ -78,7 +78,7 @@ MLA_CLASS = DraftClass(
         FC_NORM,
         norms_list(f"{MLA}:228-241"),
         FEEDBACK,
-        *FIXED[:-1],
+        *FIXED,
         *hard_coded(
             f"{MLA}:91-119",
             {
@@ -86,8 +86,12 @@ MLA_CLASS = DraftClass(
                 "attention.qkv_bias": False,
                 "attention.o_bias": False,
                 "mlp_bias": False,
-                "rope.interleaved": True,
             },
+        ),
+        Rule(
+            field="rope.interleaved",
+            source="models/deepseek_v2.py:2166",
+            choices=(Key(path="cfg:rope_interleave", turn=Turn.TRUTH), default(True)),
         ),
         *rope_rules(f"{MLA}:80-90"),
         Rule(

@@ -281,6 +281,7 @@ VLLM = Profile(
         Architectures(prefix="Eagle3", kept_starts=("Eagle3",), kept_ends=("Eagle3",), since="0.10.1", **FOUND),
     ),
     rope_parameters_since="0.12.0",
+    rotary_keys=("rotary_pct", "rotary_emb_fraction"),  # transformers_utils/config.py:629-652 patch_rope_parameters
     capture=CAPTURE,
     serve=SERVE,
     speculators=Speculators(

@@ -107,6 +107,12 @@ RESIDUAL = (
             "fc.bias": False,
         },
     ),
+    Rule(
+        field="attention.causal",
+        source=f"{BASE}:277-283; qwen3.py:194-200",
+        text="false builds EncoderOnlyAttention: every token of a forward sees the later ones, and no key is cached",
+        choices=(Key(path="cfg:is_causal", turn=Turn.TRUTH), default(True)),
+    ),
     Rule(field="logit_scale", choices=(Key(path="cfg:logit_scale"), default(1.0)), source=f"{LLAMA}:333"),
 )
 SHAPES = (
