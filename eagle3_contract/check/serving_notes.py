@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from contract.findings import Rule
-from eagle3_contract.check.serving_rules import CAPTURE, CAPTURE_RISK, IGNORED, REAL, TOKEN_MAP
+from eagle3_contract.check.serving_rules import CAPTURE, CAPTURE_RISK, DUMMY, IGNORED, REAL, TOKEN_MAP
 from eagle3_contract.readings.conditions import MISSING
 from eagle3_contract.readings.reading import EngineReading
 from eagle3_contract.readings.serve_asked import flag_value
@@ -74,6 +74,22 @@ def _counts(when: When, value: Any) -> bool:
 
 TP: Final = ("tp_size", "tensor_parallel_size", "tp")
 NOTES: Final = (
+    Note(
+        engine="sglang",
+        flags=("speculative_draft_load_format", "load_format"),
+        value=("dummy",),
+        rule=DUMMY,
+        says="the weights are random, nothing is loaded from the files",
+        source="sglang 0.5.23 model_executor/model_runner.py:1538-1549, model_loader/loader.py:1479-1532",
+    ),
+    Note(
+        engine="vllm",
+        flags=("speculative_config.draft_load_config.load_format", "load_format"),
+        value=("dummy",),
+        rule=DUMMY,
+        says="the weights are random, nothing is loaded from the files",
+        source="vllm 0.32.0 model_executor/model_loader/utils.py:46-56, dummy_loader.py",
+    ),
     Note(
         engine="sglang",
         flags=("pp_size", "pipeline_parallel_size", "pp"),

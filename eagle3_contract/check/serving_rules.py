@@ -61,6 +61,14 @@ QUANTIZATION: Final = _rule(
     '("Cannot find the config file for awq", sglang#28196), silent with 0% acceptance where weights are never loaded (vllm#37667).',
     "SGLang: --speculative-draft-model-quantization unquant.",
 )
+DUMMY: Final = _rule(
+    "dummy-weights",
+    "The drafter's and the target's weights are loaded from their files",
+    "--load-format dummy fills every parameter with random values, for profiling; the drafter takes the target's load format where it has "
+    "none of its own (SGLang model_executor/model_runner.py:1538-1549; vLLM model_executor/model_loader/utils.py:46-56). Nothing says so "
+    "afterwards: a random drafter costs speed, not text.",
+    "Leave the load format out, or say auto (SGLang: --speculative-draft-load-format; vLLM: draft_load_config in --speculative-config).",
+)
 TOKEN_MAP: Final = _rule(
     "token-map",
     "A token map is given only where it is used",
@@ -105,6 +113,6 @@ REAL: Final = _rule(
     Severity.WARNING,
 )
 RULES: Final = (
-    ALGORITHM, OVERRIDDEN, DRAFT_PATH, SERVED_MODEL, CONTEXT, TRAINED_LENGTH, QUANTIZATION, TOKEN_MAP, IGNORED, REJECTION, CAPTURE,
+    ALGORITHM, OVERRIDDEN, DRAFT_PATH, SERVED_MODEL, CONTEXT, TRAINED_LENGTH, QUANTIZATION, DUMMY, TOKEN_MAP, IGNORED, REJECTION, CAPTURE,
     CAPTURE_RISK, REAL,
 )  # fmt: skip

@@ -147,6 +147,15 @@ def test_the_flags_are_those_of_the_command(place: Place) -> None:
     assert "FAILED reading.serve" in ran.stderr
 
 
+def test_random_weights_are_refused(place: Place) -> None:
+    format_of_the_draft = "--speculative-draft-load-format"
+    ran = place.guard("good/contract.yaml", "--engine", SGLANG, "--", *_sglang(format_of_the_draft, "dummy"))
+    assert (ran.returncode, place.started.exists()) == (1, False)
+    assert "FAILED serve.dummy-weights" in ran.stderr
+    ran = place.guard("good/contract.yaml", "--engine", SGLANG, "--", *_sglang(format_of_the_draft, "auto"))
+    assert (ran.returncode, place.started.exists()) == (7, True), ran.stderr
+
+
 def test_the_server_gets_the_drafter_that_was_verified(place: Place) -> None:
     other = place.guard("good/contract.yaml", "--engine", SGLANG, "--", *_sglang(drafter="miswired"))
     assert (other.returncode, "FAILED guard.drafter" in other.stderr) == (1, True)

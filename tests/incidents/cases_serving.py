@@ -74,6 +74,16 @@ CASES = (
     sglang("token-map-beside-d2t", "serve.token-map", "--speculative-token-map hot.pt", exit=0, warns=True),
     sglang("rejection-sampling-with-a-reduced-vocabulary", "serve.rejection-sampling", "--speculative-use-rejection-sampling"),
     sglang("quantisation-of-the-target-inherited", "serve.quantization", "--quantization awq", says=("awq", "inherited")),
+    sglang("dummy-weights-for-the-drafter-on-sglang", "serve.dummy-weights", "--speculative-draft-load-format dummy", says=("random",)),
+    sglang("dummy-weights-on-sglang", "serve.dummy-weights", "--load-format dummy", says=("--load-format dummy",)),
+    vllm("dummy-weights-on-vllm", "serve.dummy-weights", "--load-format dummy", says=("--load-format dummy",)),
+    vllm(
+        "dummy-weights-for-the-drafter-on-vllm",
+        "serve.dummy-weights",
+        "",
+        instead=VLL.replace("3}", '3, "draft_load_config": {"load_format": "dummy"}}'),
+        says=("draft_load_config.load_format", "random"),
+    ),
     sglang("pipeline-stages-on-sglang", "serve.capture", "--pp-size 2", says=("last pipeline stage",)),
     sglang(
         "all-reduce-fused-into-the-norm", "serve.capture-risk", "--tp 8 --enable-flashinfer-allreduce-fusion", exit=0, warns=True,
