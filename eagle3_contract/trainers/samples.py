@@ -6,14 +6,17 @@ import gzip
 import os
 import re
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from contract.errors import InputRejected
 from contract.files.checkpoint import Checkpoint
+from contract.files.names import shown
 from contract.files.paths import open_path
 from contract.files.pickled import PickleLoader, refuse_pickle
+from contract.files.rules import rejected as refused
 from contract.files.safetensors_header import read_header
 from contract.findings import Where
 from contract.limits import DEFAULT_LIMITS, Limits
@@ -41,25 +44,43 @@ def find_samples(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[P
     looked into is kept, so that reading it fails loudly. An empty folder gives an empty list.
 
     Raises:
-        InputRejected: ``samples.not-found``.
-        LimitExceeded: ``samples``.
+        InputRejected: ``samples.not-found``; ``files.unreadable`` for a path that is too long, or a folder that cannot be listed.
+        LimitExceeded: ``samples``, ``samples_depth``.
     """
     place = Path(path)
-    if place.is_file():
+    if os.path.isfile(place):
         return [place]
-    if not place.is_dir():
+    if not os.path.isdir(place):
         raise InputRejected(
-            f"there are no samples at {place}", rule="samples.not-found", fix="Check the path.", where=Where(file=str(place))
+            f"there are no samples at {shown(str(place), 1024)}",
+            rule="samples.not-found",
+            fix="Check the path.",
+            where=Where(file=str(place)),
         )
     found = []
-    for folder, folders, files in os.walk(place):
-        folders.sort()
-        for file in files:
-            candidate = Path(folder) / file
-            if file.endswith((*PICKLED, SAFETENSORS)) and _may_be_sample(candidate, limits):
-                found.append(candidate)
-                limits.enforce("samples", len(found), what=f"{place}: samples", where=Where(file=str(place)))
+    for candidate in _files_below(place, limits):
+        if candidate.name.endswith((*PICKLED, SAFETENSORS)) and _may_be_sample(candidate, limits):
+            found.append(candidate)
+            limits.enforce("samples", len(found), what=f"{place}: samples", where=Where(file=str(place)))
     return sorted(found, key=lambda p: _natural(p.relative_to(place).as_posix()))
+
+
+def _files_below(place: Path, limits: Limits) -> Iterator[Path]:
+    """All that is no folder, at any depth; a link to a folder is neither gone into nor given. (``os.walk`` of Python 3.11 recurses.)"""
+    waiting = [(place, 0)]
+    while waiting:
+        folder, depth = waiting.pop()
+        limits.enforce("samples_depth", depth, what=f"{place}: folders one in another", where=Where(file=str(place)))
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if not entry.is_dir():
+                        yield folder / entry.name
+                    elif not entry.is_symlink():
+                        waiting.append((folder / entry.name, depth + 1))
+        except OSError as error:
+            name = shown(str(folder), 1024)
+            raise refused("files.unreadable", f"{name}: {error.strerror or error}", where=Where(file=name)) from error
 
 
 def load_sample(file: str | Path, *, allow_pickle: bool, root: str | Path | None = None, limits: Limits = DEFAULT_LIMITS) -> TrainingSample:

@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from contract.errors import InputRejected, UsageError, UserError
+from contract.errors import InputRejected, LimitExceeded, UsageError, UserError
+from contract.limits import DEFAULT_LIMITS
 from eagle3_contract.trainers.rules import RULES
 from eagle3_contract.trainers.sample import TrainingSample
 from eagle3_contract.trainers.sample_formats.arrow_rows import ArrowRows
@@ -150,6 +151,52 @@ def test_an_empty_folder_is_empty_and_a_missing_one_is_an_error(tmp_path: Path) 
     with pytest.raises(InputRejected) as refused:
         find_samples(tmp_path / "gone")
     assert refused.value.rule == "samples.not-found"
+
+
+def test_folders_one_in_another_are_bounded(tmp_path: Path) -> None:
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1200):
+        os.mkdir("d", dir_fd=here)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = deeper
+    os.close(here)
+    with pytest.raises(LimitExceeded) as refused:
+        find_samples(tmp_path)
+    assert refused.value.limit == "samples_depth"
+    (tmp_path / "kept").touch()
+    os.removedirs(tmp_path.joinpath(*["d"] * 1200))  # shutil.rmtree, which cleans up after tests, recurses
+
+
+def test_samples_at_any_depth_within_the_bound_and_not_behind_links(tmp_path: Path) -> None:
+    deep = tmp_path.joinpath("top", *["d"] * 20)
+    deep.mkdir(parents=True)
+    for place in (deep, tmp_path / "top"):
+        shutil.copy(SAMPLES / "speculators-0.3.0/data_0.pt", place / "data_0.pt")
+    (deep / "up").symlink_to(tmp_path / "top")
+    (tmp_path / "top" / "folder.pt").mkdir()
+    assert find_samples(tmp_path / "top") == [deep / "data_0.pt", tmp_path / "top" / "data_0.pt"]
+    with pytest.raises(LimitExceeded):
+        find_samples(tmp_path / "top", limits=DEFAULT_LIMITS.lowered(samples_depth=19))
+    assert len(find_samples(tmp_path / "top", limits=DEFAULT_LIMITS.lowered(samples_depth=20))) == 2
+
+
+def test_a_path_that_is_too_long_names_no_samples() -> None:
+    with pytest.raises(InputRejected) as refused:
+        find_samples("a/" * 2500)
+    assert refused.value.rule == "samples.not-found"
+
+
+@pytest.mark.parametrize("width", [3, 4])
+def test_a_last_state_of_another_width_than_the_states_is_refused(reader: SampleReader, tmp_path: Path, width: int) -> None:
+    record = {"input_ids": torch.arange(7), "hidden_states": [torch.ones(7, 4)] * 3, "last_hidden_state": torch.ones(7, width)}
+    torch.save(record, tmp_path / "data_0.pt")
+    if width == 4:
+        assert len(reader.load(tmp_path / "data_0.pt").states_THk) == 3
+        return
+    with pytest.raises(InputRejected, match="last_hidden_state is 3 wide, the states are 4") as refused:
+        reader.load(tmp_path / "data_0.pt")
+    assert refused.value.rule == "samples.shape"
 
 
 def test_pickles_are_refused_without_the_opt_in() -> None:

@@ -50,6 +50,8 @@ def _list_of_states(tree: Record, name: str, file: str) -> TrainingSample:
     if len({s.shape[1] for s in states}) > 1:
         raise rejected("shape", f"the states are {', '.join(str(s.shape[1]) for s in states)} wide; all are of one target", file)
     own = _rows(tree, "last_hidden_state", len(ids), file) if "last_hidden_state" in tree else None
+    if own is not None and own.shape[1] != states[0].shape[1]:
+        raise rejected("shape", f"last_hidden_state is {own.shape[1]} wide, the states are {states[0].shape[1]}", file)
     extras = {key: _tensor(tree[key], key, file) for key in _EXTRAS if key in tree}
     return TrainingSample(
         name=name,
