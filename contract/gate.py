@@ -5,6 +5,7 @@ The command line, ``contract guard`` and the Python API all come through here, s
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -85,7 +86,7 @@ def _not_alone(checks: list[Check]) -> list[Check]:
 
 def _there(path: Path) -> bool:
     # A link that leads nowhere is there too, and will be refused.
-    return path.is_symlink() or path.exists()
+    return os.path.lexists(path)
 
 
 def _checks_of(error: UserError) -> list[Check]:

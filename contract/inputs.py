@@ -18,6 +18,8 @@ from typing import Any, Final, TypeVar
 from contract.answers import Answer, Result
 from contract.errors import UserError
 from contract.files.hub_id import HubId, hub_id, looks_bare, shadowed
+from contract.files.names import shown
+from contract.files.rules import rejected
 from contract.findings import Check, Json, Rule
 from contract.limits import DEFAULT_LIMITS, Limits
 from contract.reporting import Report
@@ -36,6 +38,10 @@ from contract.requests import (
 from contract.words import first_few
 
 Q = TypeVar("Q", bound=Request)
+PATHS: Final = ("spec", "drafter", "target", "samples", "prompts", "inputs", "capture", "spool", "resume", "out", "keep", "engine_python")
+"""Fields of requests that are paths, or may be."""
+LONGEST_PATH: Final = 3072
+"""Bytes of a path that is named, so that the files below it can be opened (PATH_MAX of Linux is 4,096)."""
 CONTRACT_FILE: Final = "contract.yaml"
 """What a repository is taken to call its contract, where none is named."""
 
@@ -182,8 +188,11 @@ def local_inputs(request: Q, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[tup
     """The request with folders for its inputs, which are there for the length of the block.
 
     Raises:
+        InputRejected: rule ``files.unreadable``: a path that no file can have, or that leads in a circle.
         UserError: a repository cannot be found, read or believed; also every error of the block, its paths as the user named them.
     """
+    for name in PATHS:
+        _require_usable(name, getattr(request, name, None))
     inputs = Inputs(text_is_kept=isinstance(request, CardRequest))
     with ExitStack() as held:
         changed: dict[str, Any] = {}
@@ -209,6 +218,24 @@ def local_inputs(request: Q, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[tup
             if error.rule == "files.not-found" and any(looks_bare(t) and not os.path.lexists(t) for t in named):
                 error.fix += " A repository of the Hub is written hf:org/name@COMMIT."
             raise
+
+
+def _require_usable(name: str, text: str | None) -> None:
+    """Refuse a path whose every use would fail, for ``Path.is_file`` and its like raise there instead of answering."""
+    if text is None:
+        return
+    reason = None
+    try:
+        if len(os.fsencode(text)) > LONGEST_PATH:
+            reason = "the path is too long"
+        else:
+            os.stat(text)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    if reason is not None:
+        raise rejected("files.unreadable", f"{name} {shown(text)}: {reason}", where=None)
 
 
 def _resolve(name: str, text: str, depth: Depth, held: ExitStack, limits: Limits, *, allow_pickle: bool) -> tuple[Fetched, Path] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, cast
@@ -44,13 +45,16 @@ def contracts_of(files: Iterable[str]) -> list[str]:
 
 
 def _contract_of(path: Path) -> Path | None:
+    if not path.name:
+        return None
+    # os.path answers for a name that no file can have, where Path's own methods raise.
     ending = next((ending for ending in WAIVERS if path.name.endswith(ending)), None)
     if ending is not None:
         stem = path.name.removesuffix(ending)
-        return next((p for suffix in (".yaml", ".yml") if (p := path.with_name(stem + suffix)).is_file()), None)
+        return next((p for suffix in (".yaml", ".yml") if os.path.isfile(p := path.with_name(stem + suffix))), None)
     if path.suffix in (".yaml", ".yml"):
-        return path if path.exists() else None
-    return next((p for name in NAMES if (p := path.with_name(name)).is_file()), None)
+        return path if os.path.exists(path) else None
+    return next((p for name in NAMES if os.path.isfile(p := path.with_name(name))), None)
 
 
 def _check(spec: str, engines: tuple[str, ...], target: str | None, integrity: Integrity) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def list_files(folder: Path, accounted: Collection[Path], *, limits: Limits = DE
 
 
 def _elsewhere(path: Path, accounted: Collection[Path]) -> bool:
-    here = path.resolve()
+    here = Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for links in a circle
     return here in accounted or any(p.is_relative_to(here) for p in accounted)
 
 

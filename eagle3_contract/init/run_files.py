@@ -19,6 +19,7 @@ They are looked for in the folders of the drafter and the samples and in those r
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -66,7 +67,7 @@ def _files(folders: Iterable[Path], skip: Path) -> Iterator[Path]:
     for folder in folders:
         for pattern in ("data_config.json", "val_metrics.json", "*.yaml", "*.yml"):
             for path in sorted(folder.glob(pattern))[:_YAMLS]:
-                real = path.resolve()
+                real = Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for links in a circle
                 if real not in seen and path.is_file() and real != skip.resolve():
                     seen.add(real)
                     yield path

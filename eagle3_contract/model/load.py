@@ -58,7 +58,7 @@ def _inside(loaded: LoadedContract, key: str, path: str | None) -> None:
     try:
         relative_parts(path)
         outside = not (loaded.folder / path).resolve().is_relative_to(loaded.folder.resolve())
-    except InputRejected:
+    except (InputRejected, OSError, RuntimeError):  # resolve: the last two for names too long, and for links in a circle
         outside = True
     if outside:
         raise InputRejected(

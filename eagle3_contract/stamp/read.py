@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +68,7 @@ def read_stamp(folder: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> Stamp 
         InputRejected: ``stamp.malformed``, ``stamp.field`` (every field that is wrong is named), or a ``files.*`` rule.
     """
     path = Path(folder) / STAMP
-    if not path.exists() and not path.is_symlink():
+    if not os.path.lexists(path):
         return None
     try:
         stamp = msgspec.convert(load_json_file(path, limits=limits), StampFile)
