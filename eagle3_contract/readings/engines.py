@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from contract.errors import UsageError
+from contract.files.names import shown
 from eagle3_contract.readings.interpreter import execute
 from eagle3_contract.readings.profiles import PROFILES
 from eagle3_contract.readings.reading import EngineReading
@@ -53,17 +54,19 @@ def parse_engine(text: str) -> EngineRef:
     """
     match = _REFERENCE.fullmatch(text.strip())
     if match is None:
-        raise _unknown(f"{text!r} is no engine reference (NAME[RUNNER]==VERSION)")
+        raise _unknown(f"{shown(repr(text))} is no engine reference (NAME[RUNNER]==VERSION)")
     name, runner, version = match["name"].lower(), match["runner"], match["version"]
     profile = PROFILES.get(name)
     if profile is None:
-        raise _unknown(f"no engine is called {match['name']!r}")
+        raise _unknown(f"no engine is called {shown(repr(match['name']))}")
     if runner is not None and runner not in profile.runners:
-        raise _unknown(f"{name} has no runner {runner!r}" + (f" (it has {', '.join(profile.runners)})" if profile.runners else ""))
+        raise _unknown(
+            f"{name} has no runner {shown(repr(runner))}" + (f" (it has {', '.join(profile.runners)})" if profile.runners else "")
+        )
     if version is not None:
         parsed = parse_version(version)
         if parsed is None or not within(parsed, profile.spans):
-            raise _unknown(f"{name} {version} is not in the table: {_described(profile)}")
+            raise _unknown(f"{name} {shown(version)} is not in the table: {_described(profile)}")
     return EngineRef(name, runner, version)
 
 

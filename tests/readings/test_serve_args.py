@@ -17,6 +17,7 @@ from eagle3_contract.readings.engines import read
 from eagle3_contract.readings.reading import EngineReading, Outcome
 from eagle3_contract.readings.serve_args import flags_of, parse_serve_args
 from eagle3_contract.readings.serve_files import command_of_file
+from eagle3_contract.readings.versions import parse_version
 from tests.readings.drafters import config, drafter, target
 
 SEED = "--speculative-algorithm EAGLE3 --speculative-draft-model-path /d --speculative-num-steps 1 --speculative-eagle-topk 1 "
@@ -168,6 +169,32 @@ def test_what_cannot_be_read_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_serve_args("vllm", text)
     assert caught.value.rule == "flags.unreadable"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["--max-model-len " + "9" * 5000, "--max-model-len " + "9" * 5000 + "k", "--temperature " + "9" * 400 + ".0", "--seed -" + "1" * 30],
+)
+def test_numbers_that_no_engine_takes(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_serve_args("vllm", text)
+    assert caught.value.rule == "flags.unreadable"
+    assert len(caught.value.message) < 300
+
+
+def test_numbers_and_units_are_of_ascii_digits() -> None:
+    assert parse_serve_args("vllm", "--max-model-len ²k")["max_model_len"] == "²k"
+    assert parse_serve_args("vllm", "--max-model-len ٣")["max_model_len"] == "٣"
+    assert parse_serve_args("vllm", "--max-model-len 2k")["max_model_len"] == 2000
+    assert parse_serve_args("vllm", "--seed 18446744073709551615")["seed"] == 2**64 - 1
+
+
+@pytest.mark.parametrize("version", ["9" * 5000, "0." + "1" * 5000, "0." * 5000 + "1", "٣.1"])
+def test_a_version_that_is_none(version: str) -> None:
+    assert parse_version(version) is None
+    with pytest.raises(UserError):
+        served(f"vllm=={version}", "--model /t")
+    assert parse_version("0.5.13.post1") == (0, 5, 13)
 
 
 @given(st.lists(st.text(alphabet="-=abc1.{}[]\"' $|", max_size=8), max_size=8))
