@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import click
 
 from contract import __version__
 from contract.cli.group import ContractGroup
-from contract.cli.say import forget_stdout, say_fault
+from contract.cli.say import forget_stdout, say, say_fault
 from contract.findings import ExitCode
 
 
@@ -30,7 +31,10 @@ def main(argv: Sequence[str]) -> int:
         # Without standalone mode click neither exits by itself nor turns Ctrl-C into its own exit code 1.
         code = cli.main(args=list(argv), prog_name="contract", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        told = io.StringIO()
+        error.show(file=told)  # it quotes the command line
+        for line in told.getvalue().rstrip("\n").split("\n"):
+            say(line)
         return int(ExitCode.UNUSABLE)
     except (click.Abort, KeyboardInterrupt):
         click.echo("error: interrupted, fix: run it again to its end", err=True)

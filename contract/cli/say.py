@@ -12,6 +12,8 @@ from contract.findings import Check, check_from_error
 from contract.report.escape import visible
 
 SHOWN_PROBLEMS: Final = 50
+SHOWN_MESSAGE: Final = 2000
+"""Characters of a message; a line has 4,000 (contract.report.escape)."""
 _DIMENSIONS: Final = {"contract": "contract", "files": "files"}
 """Of a rejected input, by the area of its rule."""
 
@@ -29,7 +31,10 @@ def say_error(error: UserError) -> None:
         place = f"{check.where}: " if check.where is not None and str(check.where) else ""
         if place and check.message.startswith((place, place.removesuffix(": ") + " ")):
             place = ""  # the message begins with it
-        say(f"error: {place}{check.message} [{check.rule}], fix: {check.fix}")
+        what = f"{place}{check.message}"
+        if len(what) > SHOWN_MESSAGE:  # the remedy after it must be seen
+            what = f"{what[:SHOWN_MESSAGE]}... ({len(what)} characters)"
+        say(f"error: {what} [{check.rule}], fix: {check.fix}")
     if len(checks) > SHOWN_PROBLEMS:
         say(f"error: {len(checks) - SHOWN_PROBLEMS} more problems, fix: see --format json")
 

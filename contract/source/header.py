@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
+from contract.files.names import shown
 from contract.source.document import Document
 from contract.source.nodes import MappingNode, Node, ScalarNode
 from contract.source.rules import reject
@@ -34,12 +35,12 @@ def read_header(document: Document, *, kinds: Iterable[str] | None = None) -> He
         raise reject("kind", "a contract is a mapping with the keys schema_version and kind", file=document.file, mark=root.mark)
     version = _scalar(root.entries.get("schema_version"))
     if not isinstance(version, int) or isinstance(version, bool) or version < OLDEST_SCHEMA_VERSION:
-        said = "the key schema_version is missing" if "schema_version" not in root.entries else f"schema_version is {version!r}"
+        said = "the key schema_version is missing" if "schema_version" not in root.entries else f"schema_version is {shown(repr(version))}"
         raise reject("schema-version", said, file=document.file, mark=document.mark_of("schema_version"), key="schema_version")
     if version > NEWEST_SCHEMA_VERSION:
         raise reject(
             "schema-version",
-            f"schema_version {version} is newer than this tool knows (up to {NEWEST_SCHEMA_VERSION})",
+            f"schema_version {_number(version)} is newer than this tool knows (up to {NEWEST_SCHEMA_VERSION})",
             file=document.file,
             mark=document.mark_of("schema_version"),
             key="schema_version",
@@ -58,12 +59,17 @@ def _kind(document: Document, kind: object, kinds: Iterable[str] | None) -> str:
     near = get_close_matches(kind, known, n=1)
     raise reject(
         "kind",
-        f"no installed package brings the kind {kind!r}; installed: {', '.join(known) or 'none'}",
+        f"no installed package brings the kind {shown(repr(kind))}; installed: {', '.join(known) or 'none'}",
         file=document.file,
         mark=document.mark_of("kind"),
         key="kind",
         fix=f"Did you mean {near[0]}?" if near else None,
     )
+
+
+def _number(value: int) -> str:
+    # Python writes no number of more than 4,300 digits out.
+    return str(value) if value < 10**18 else "of more than 18 digits"
 
 
 def _scalar(node: Node | None) -> object:

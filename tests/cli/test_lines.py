@@ -77,6 +77,18 @@ def test_nonsense_is_exit_2_and_nothing_runs(run_line: Run, kind: FakeKind, spec
     assert kind.asked is None
 
 
+@pytest.mark.parametrize(
+    "line",
+    [("check", "--\u202eflag"), ("\u202enonsense",), ("check", "c.yaml", "--format", "\x1b[31m"), ("check", "c.yaml", "x\n::error::y")],
+)
+def test_what_is_quoted_of_the_command_line_does_not_act(run_line: Run, kind: FakeKind, spec: str, line: tuple[str, ...]) -> None:
+    ran = run_line(*line)
+    assert ran.code == 2
+    assert "Error" in ran.err
+    assert not {"\u202e", "\x1b"} & set(ran.err)
+    assert "::error" not in ran.err
+
+
 def test_a_misspelt_command_gets_a_hint(run_line: Run, kind: FakeKind) -> None:
     assert "did you mean check?" in run_line("chekc", "x").err
 
