@@ -160,6 +160,21 @@ def test_answers_are_text_or_json(run_line: Run, kind: FakeKind, spec: str) -> N
     assert ElementTree.fromstring(ran.out).find(".//error") is not None
 
 
+@pytest.mark.parametrize("line", ["kind: {}", "schema_version: '{}'", "schema_version: -{}"])
+def test_the_remedy_is_seen_after_a_long_value(run_line: Run, kind: FakeKind, spec: str, line: str) -> None:
+    Path(spec).write_text("schema_version: 1\nkind: fake\n".replace(line.partition(" ")[0], "#") + line.format("1" * 5000) + "\n")
+    ran = run_line("check", spec)
+    assert ran.code == 2
+    assert ", fix: " in ran.err
+    assert len(ran.err) < 600
+
+
+def test_the_remedy_is_seen_after_a_long_message(run_line: Run, kind: FakeKind, spec: str) -> None:
+    kind.result = InputRejected("x" * 5000, rule="files.unreadable", fix="Mend it.")
+    ran = run_line("check", spec)
+    assert (ran.code, ran.err.endswith("(5000 characters) [files.unreadable], fix: Mend it.\n")) == (2, True)
+
+
 def test_the_step_summary(run_line: Run, kind: FakeKind, spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     summary = tmp_path / "summary.md"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", os.fspath(summary))
@@ -169,6 +184,20 @@ def test_the_step_summary(run_line: Run, kind: FakeKind, spec: str, tmp_path: Pa
     summary.write_bytes(b"x" * (1024 * 1024 - 40))
     run_line("check", spec, "--format", "github")
     assert summary.stat().st_size <= 1024 * 1024
+
+
+def test_a_report_goes_to_stdout_or_to_a_file_and_replaces_nothing_else(run_line: Run, kind: FakeKind, spec: str, tmp_path: Path) -> None:
+    kind.result = report(passed=1)
+    (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
+    os.mkfifo(tmp_path / "fifo")
+    for place in (os.devnull, "stdout", "fifo", "a\0b"):
+        ran = run_line("check", spec, "--format", f"json={place}", "--format", "sarif")
+        assert ran.code == 2
+        assert "[files.write-failed], fix: " in ran.err
+        assert json.loads(ran.out)["runs"]
+    assert json.loads(run_line("check", spec, "--format", "json").out)["exit_code"] == 0
+    assert run_line("check", spec, "--format", "json=-").code == 0
+    assert json.loads(Path("-").read_bytes())["exit_code"] == 0, "a dash is a name like any other"
 
 
 @pytest.mark.parametrize("read", [False, True])

@@ -6,6 +6,8 @@ import errno
 import hashlib
 import os
 import signal
+import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -184,6 +186,33 @@ def test_unwritable_places(tmp_path: Path) -> None:
         assert caught.value.rule == "files.write-failed"
     assert os.listdir(tmp_path) == ["folder"]
     assert os.listdir(tmp_path / "folder") == []
+
+
+def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(os.fspath(tmp_path / "socket"))
+    for name, to in (("link", "fifo"), ("null", os.devnull), ("stdout", "/proc/self/fd/1"), ("round", "round")):
+        (tmp_path / name).symlink_to(to)
+    before = {name: os.lstat(tmp_path / name) for name in os.listdir(tmp_path)}
+    for target in (*(tmp_path / name for name in sorted(before)), Path(os.devnull), tmp_path / "a\0b", tmp_path / ("a" * 300)):
+        with pytest.raises(InputRejected) as caught:
+            atomic_write(target, b"x")
+        assert caught.value.rule == "files.write-failed"
+        assert caught.value.fix
+    assert {name: os.lstat(tmp_path / name) for name in os.listdir(tmp_path)} == before
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+def test_a_link_to_a_file_is_replaced_and_the_file_is_left(tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("old")
+    (tmp_path / "gone").symlink_to("nowhere")
+    for name in ("link", "gone"):
+        atomic_write(tmp_path / name, b"new")
+        assert not (tmp_path / name).is_symlink()
+        assert (tmp_path / name).read_bytes() == b"new"
+    assert (tmp_path / "old").read_bytes() == b"old"
 
 
 KILLED = """
