@@ -122,10 +122,17 @@ class EngineReading:
         """The value of a field; None if the field is not known or not there."""
         return next((f.value for f in (*self.fields, *self.effective) if f.field == name), None)
 
+    def fates(self) -> dict[str, Fate]:
+        """What becomes of each tensor, by its name; the fate that counts if several files hold it."""
+        found: dict[str, Fate] = {}
+        for tensor in self.tensors:
+            if found.setdefault(tensor.name, tensor.fate) is Fate.SHADOWED:
+                found[tensor.name] = tensor.fate
+        return found
+
     def fate(self, name: str) -> Fate | None:
-        """What becomes of the tensor of this name; the fate that counts if several files hold it."""
-        fates = [t.fate for t in self.tensors if t.name == name]
-        return next((f for f in fates if f is not Fate.SHADOWED), fates[0] if fates else None)
+        """What becomes of one tensor. For many, ask ``fates`` once."""
+        return self.fates().get(name)
 
 
 def field_json(item: Field) -> dict[str, Json]:

@@ -45,10 +45,11 @@ def differences_text(readings: Sequence[EngineReading]) -> str:
     upgrade changes for this drafter."""
     names = list(dict.fromkeys(f.field for r in readings for f in r.fields))
     tensors = list(dict.fromkeys(t.name for r in readings for t in r.tensors))
+    fates = [r.fates() for r in readings]
     shown = [
         ("outcome", *(r.outcome.value for r in readings)),
         *((name, *(_shown(r, name) for r in readings)) for name in names),
-        *((name, *(_fate(r, name) for r in readings)) for name in tensors),
+        *((name, *(_fate(known.get(name)) for known in fates)) for name in tensors),
     ]
     rows = [row for row in shown if len({*row[1:]}) > 1]
     upgrade = len({r.engine for r in readings}) == 1 and len({r.version for r in readings}) > 1
@@ -58,8 +59,7 @@ def differences_text(readings: Sequence[EngineReading]) -> str:
     return f"{title}\n" + _table(("field", *(r.reader for r in readings)), rows) + "\n"
 
 
-def _fate(reading: EngineReading, name: str) -> str:
-    fate = reading.fate(name)
+def _fate(fate: Fate | None) -> str:
     return "-" if fate is None else fate.value
 
 

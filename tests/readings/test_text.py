@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from eagle3_contract.readings.engines import read
+from eagle3_contract.readings.reading import TensorFate
+from eagle3_contract.readings.rules import Fate
 from eagle3_contract.readings.text import differences_text, reading_text, readings_text
 from tests.readings.drafters import drafter, target
 
@@ -60,3 +65,25 @@ def test_two_versions_show_what_the_upgrade_changes() -> None:
     assert "[2, 30, 58]" in row
     same = [r for e in ("sglang==0.5.22", "sglang==0.5.23") for r in read(drafter(), e, target("Qwen3ForCausalLM"))]
     assert "changes nothing" in differences_text(same)
+
+
+class Counted(tuple[TensorFate, ...]):
+    """Fates that count how often they are gone through."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[TensorFate]:
+        type(self).passes += 1
+        return super().__iter__()
+
+
+def test_the_fate_that_counts_is_found_without_a_search_for_each_tensor() -> None:
+    shadowed = [TensorFate(name=f"t{i}", fate=Fate.SHADOWED, file="a") for i in range(300)]
+    counted = Counted([*shadowed, *(replace(t, fate=Fate.LOADED, file="b") for t in shadowed[1:]), replace(shadowed[2], fate=Fate.DROPPED)])
+    readings = [replace(read(drafter(), engine, target())[0], tensors=counted) for engine in ("vllm", "sglang")]
+    fates = readings[0].fates()
+    assert (len(fates), fates["t0"], fates["t1"], fates["t2"]) == (300, Fate.SHADOWED, Fate.LOADED, Fate.LOADED)
+    assert (readings[0].fate("t1"), readings[0].fate("none")) == (Fate.LOADED, None)
+    Counted.passes = 0
+    differences_text(readings)
+    assert Counted.passes < 10
