@@ -19,6 +19,8 @@ from eagle3_contract.model.states import Recipe, State
 
 WHOLE: Final = frozenset({torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8, torch.bool})
 STATES: Final = frozenset({torch.float32, torch.bfloat16, torch.float16})
+MOST_STATES: Final = 1024
+"""States of one sample. Each is compared with each (``trainers.measure.repeated``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +113,17 @@ def state_rows(value: Tensor, key: str, tokens: int, file: str) -> Tensor:
     return rows
 
 
+def require_states(count: int, key: str, file: str) -> None:
+    """Raises SampleRejected for more states than a target has layers, before any of them is looked at."""
+    if count > MOST_STATES:
+        raise rejected("shape", f"{key} holds {count} states; no target has more than {MOST_STATES} layers", file)
+
+
 def split_states(fused: Tensor, width: int, key: str, file: str) -> tuple[Tensor, ...]:
     """K states [T, G] of a concatenation [T, K*G]; views, nothing is copied. Raises SampleRejected."""
     if fused.shape[1] % width:
         raise rejected("shape", f"{key} is {fused.shape[1]} wide, which is no multiple of a state's {width}", file)
+    require_states(fused.shape[1] // width, key, file)
     return torch.split(fused, width, dim=-1)
 
 

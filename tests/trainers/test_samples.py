@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from contract.errors import InputRejected, LimitExceeded, UsageError, UserError
 from contract.limits import DEFAULT_LIMITS
 from eagle3_contract.trainers.rules import RULES
-from eagle3_contract.trainers.sample import TrainingSample
+from eagle3_contract.trainers.sample import MOST_STATES, TrainingSample
 from eagle3_contract.trainers.sample_formats.arrow_rows import ArrowRows
 from eagle3_contract.trainers.sample_formats.neutral import write_sample
 from eagle3_contract.trainers.samples import SampleReader, find_samples, load_sample
@@ -197,6 +197,33 @@ def test_a_last_state_of_another_width_than_the_states_is_refused(reader: Sample
     with pytest.raises(InputRejected, match="last_hidden_state is 3 wide, the states are 4") as refused:
         reader.load(tmp_path / "data_0.pt")
     assert refused.value.rule == "samples.shape"
+
+
+NEUTRAL = {"format": "eagle3-contract-sample", "format_version": "1"}
+
+
+def _of_states(folder: Path, layout: str, count: int) -> Path:
+    """A sample of ``count`` states, each one wide, in a container."""
+    ids = torch.arange(2)
+    if layout == "neutral":
+        save_file({"input_ids": ids, "states": torch.ones(2, count, 1)}, folder / "a.safetensors", NEUTRAL)
+    elif layout == "speculators.hs":
+        save_file({"token_ids": ids, "hidden_states": torch.ones(2, count, 1)}, folder / "a.safetensors")
+    elif layout == "list":
+        torch.save({"input_ids": ids, "hidden_states": [torch.ones(2, 1)] * count}, folder / "a.pt")
+    else:
+        torch.save({"input_ids": ids, "aux_hidden_state": torch.ones(2, count), "hidden_state": torch.ones(2, 1)}, folder / "a.pt")
+    return next(folder.glob("a.*"))
+
+
+@pytest.mark.parametrize("layout", ["neutral", "speculators.hs", "list", "fused"])
+def test_more_states_than_a_target_has_layers_are_refused(reader: SampleReader, tmp_path: Path, layout: str) -> None:
+    assert len(reader.load(_of_states(tmp_path, layout, MOST_STATES)).states_THk) >= MOST_STATES - 1
+    with pytest.raises(InputRejected, match="no target has more than 1024 layers") as refused:
+        reader.load(_of_states(tmp_path, layout, MOST_STATES + 1))
+    assert refused.value.rule == "samples.shape"
+    with pytest.raises(UsageError):
+        write_sample(tmp_path / "b.safetensors", input_ids_T=torch.arange(2), states_THk=[torch.ones(2, 1)] * (MOST_STATES + 1))
 
 
 def test_pickles_are_refused_without_the_opt_in() -> None:

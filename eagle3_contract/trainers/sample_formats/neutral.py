@@ -22,6 +22,7 @@ from eagle3_contract.trainers.sample import (
     TrainingSample,
     mask_row,
     rejected,
+    require_states,
     same_length,
     state_rows,
     token_row,
@@ -53,6 +54,7 @@ def read_neutral(tensors: Mapping[str, TensorRef], metadata: Mapping[str, str], 
     stored = held["states"]
     if stored.ndim != 3 or 0 in stored.shape[1:]:
         raise rejected("shape", f"states has shape {list(stored.shape)}; [tokens, states, width] is due", file)
+    require_states(stored.shape[1], "states", file)
     width = stored.shape[2]
     states = torch.split(state_rows(stored.flatten(1), "states", len(ids), file), width, dim=-1)
     boundaries = _recipe(metadata, len(states), file)
@@ -99,6 +101,7 @@ def write_sample(
         ids = token_row(input_ids_T, "input_ids", file)
         if not states_THk or len({(s.dtype, tuple(s.shape)) for s in states_THk}) > 1:
             raise rejected("shape", "the states differ in shape or dtype, or there are none", file)
+        require_states(len(states_THk), "states", file)
         states = torch.stack([state_rows(s, f"states[{i}]", len(ids), file) for i, s in enumerate(states_THk)], dim=1)
         tensors = {"input_ids": ids, "states": states}
         if loss_mask_T is not None:

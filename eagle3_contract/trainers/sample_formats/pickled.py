@@ -16,7 +16,7 @@ from contract.files.pickled import Tree
 from contract.files.tensors import TensorRef
 from contract.files.torch_tensors import load_tensor
 from eagle3_contract.model.states import FINAL_NORM
-from eagle3_contract.trainers.sample import TrainingSample, mask_row, rejected, split_states, state_rows, token_row
+from eagle3_contract.trainers.sample import TrainingSample, mask_row, rejected, require_states, split_states, state_rows, token_row
 
 Record: TypeAlias = Mapping[str, Tree]
 
@@ -46,6 +46,7 @@ def _list_of_states(tree: Record, name: str, file: str) -> TrainingSample:
     listed = tree["hidden_states"]
     if len(listed) < 2:
         raise rejected("shape", f"hidden_states lists {len(listed)} states; at least one and the last one are due", file)
+    require_states(len(listed), "hidden_states", file)
     states = tuple(state_rows(_tensor(s, f"hidden_states[{i}]", file), f"hidden_states[{i}]", len(ids), file) for i, s in enumerate(listed))
     if len({s.shape[1] for s in states}) > 1:
         raise rejected("shape", f"the states are {', '.join(str(s.shape[1]) for s in states)} wide; all are of one target", file)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from contract.files.tensors import TensorRef
 from contract.files.torch_tensors import load_tensors
-from eagle3_contract.trainers.sample import TrainingSample, mask_row, rejected, state_rows, token_row
+from eagle3_contract.trainers.sample import TrainingSample, mask_row, rejected, require_states, state_rows, token_row
 from eagle3_contract.trainers.sample_formats.arrow_rows import ArrowRows, open_rows
 
 KEYS: Final = frozenset({"hidden_states", "token_ids"})
@@ -36,6 +36,7 @@ def read_states(tensors: Mapping[str, TensorRef], *, name: str, path: Path) -> T
     stored = held["hidden_states"]
     if stored.ndim != 3 or stored.shape[1] < 2 or stored.shape[2] == 0:
         raise rejected("shape", f"hidden_states has shape {list(stored.shape)}; [tokens, states, width] is due", file)
+    require_states(stored.shape[1], "hidden_states", file)
     rows = state_rows(stored.flatten(1), "hidden_states", len(ids), file)
     *states, last = torch.split(rows, stored.shape[2], dim=-1)
     mask = _mask(path, ids)
