@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from contract.findings import Check, Json
-from eagle3_contract.check.compare import agree, said
+from eagle3_contract.check.compare import agree, said, same
 from eagle3_contract.check.config_fields import ConfigField, always, check_fields, config_rule, decoder_keys, one_answer, top_keys
 from eagle3_contract.check.config_view import Layout
+from eagle3_contract.check.consequences import Consequence
 from eagle3_contract.check.context import CheckContext
+from eagle3_contract.readings.config_classes import CLASS_DEFAULTS, has_class, window_of_class
 
 _W: Final = "wiring"
 
@@ -138,7 +140,38 @@ def config_window(ctx: CheckContext) -> Json:
     return size[0].value
 
 
+def _nobody_slides(ctx: CheckContext) -> bool:
+    """Whether a sliding_window reaches no layer of any engine: vLLM 0.32.0 (models/llama.py:185-203) asks layer_types, which neither the
+    file nor the class of its model_type gives, SGLang 0.5.23 (models/llama_eagle3.py:294-300) a flag. What trainers' own code does with
+    the speculators layout is another matter."""
+    types, name = ctx.config.decoder("layer_types"), ctx.config.raw.get("model_type")
+    if ctx.config.layout is Layout.SPECULATORS or not has_class(ctx.config.raw) or (types and types[0].value is not None):
+        return False
+    by_class = window_of_class(str(name), ctx.config.raw, CLASS_DEFAULTS.get(str(name), {}))
+    return "sliding_attention" not in by_class.get("layer_types", ())
+
+
+def _beyond_the_table(ctx: CheckContext, window: Json) -> bool:
+    """No window at all, or one that no position of the rope table outgrows: both see every key."""
+    table = ctx.value("wiring", "rope", "table_length")
+    return window is None or (_whole(window) and _whole(table) and window >= table)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _window(ctx: CheckContext) -> Check:
+    stated, found = ctx.stated("wiring", "window"), config_window(ctx)
+    if stated.known and not same(stated.value, found):
+        says = f"config.json says sliding_window {said(found)}, the contract (wiring.window) {said(stated.value)}"
+        evidence: dict[str, Json] = {"outcome": Consequence.HARMLESS.value}
+        if stated.value is None and _nobody_slides(ctx):
+            reason = "no engine reads it without layer_types, and all of them attend to every key, as training did"
+            return WINDOW.passed(f"{says}. Harmless: {reason}", expected=None, actual=found, evidence=evidence | {"reason": reason})
+        if _beyond_the_table(ctx, stated.value) and _beyond_the_table(ctx, found):
+            reason = f"no position outgrows the window: the rope table ends at {said(ctx.value('wiring', 'rope', 'table_length'))}"
+            return WINDOW.passed(f"{says}. Harmless: {reason}", expected=stated.value, actual=found, evidence=evidence | {"reason": reason})
     return agree(
         ctx, WINDOW, ("wiring", "window"), config_window(ctx), found_in="config.json (sliding_window, layer_types)",
         where=ctx.config_place("sliding_window"),

@@ -98,6 +98,19 @@ def _causal(_: CheckContext) -> Fact:
     return Fact(known=True, value=True)
 
 
+def _same_scale(ctx: CheckContext, stated: Any, actual: Any) -> bool:
+    """No scale and 1/sqrt(width of a key) are one: head_dim, or both parts of a latent head (times YaRN's temperature: not compared)."""
+    latent, width = ctx.contract.wiring.mla, ctx.value("wiring", "head_dim")
+    if latent is not None:
+        parts = [ctx.value("wiring", "mla", name) for name in ("qk_nope_head_dim", "qk_rope_head_dim")]
+        plain = ctx.value("wiring", "rope", "type") == "default"
+        width = sum(parts) if plain and all(isinstance(p, int) for p in parts) else None
+    if width is None or width <= 0:
+        return same(stated, actual)
+    natural = width**-0.5
+    return same(natural if stated is None else stated, natural if actual is None else actual)
+
+
 def _deeper(ctx: CheckContext) -> bool:
     return bool(ctx.value("wiring", "layers") != 1)
 
@@ -143,9 +156,8 @@ COMPARED: Final[tuple[Compared, ...]] = (
     *_wiring("sizes", *((name, name) for name in ("hidden_size", "heads", "intermediate_size"))),
     *_wiring("sizes", *((name, name) for name in ("kv_heads", "head_dim")), applies=_grouped),
     _row("sizes", "target_hidden_size", "target", "hidden_size"),
-    *_wiring(
-        "numerics", ("rms_norm_eps",) * 2, ("hidden_act",) * 2, ("logit_scale",) * 2, ("attention.scale", "attention_scale"), required=False
-    ),
+    *_wiring("numerics", ("rms_norm_eps",) * 2, ("hidden_act",) * 2, ("logit_scale",) * 2, required=False),
+    *_wiring("numerics", ("attention.scale", "attention_scale"), equal=_same_scale, required=False),
     *_wiring(
         "attention",
         ("attention",) * 2,

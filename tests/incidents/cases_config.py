@@ -91,7 +91,6 @@ SIZES = (
     ("fc-bias", "bias", True),
     ("logit-scale", "logit_scale", 0.5),
     ("tie-word-embeddings", "tie_word_embeddings", True),
-    ("sliding-window", "sliding_window", 128),
     ("rope-theta", "rope_theta", 1000000.0),
     ("table-length", "max_position_embeddings", 128),
     ("rotary-dim", "partial_rotary_factor", 0.5),
@@ -147,6 +146,18 @@ CASES = (
         base=llama3,
         change=without("config.rope_scaling.low_freq_factor"),
         says=("absent",),
+    ),
+    Case(
+        name="config-sliding-window",
+        rule="config.sliding-window",
+        change=both(setting("config.sliding_window", 128), setting("config.layer_types", ["sliding_attention"])),
+        says=("128", "null"),
+    ),
+    Case(
+        name="window-of-the-class-in-the-config",
+        rule="config.sliding-window",
+        change=both(setting("config.model_type", "gpt_oss"), setting("config.sliding_window", 128)),
+        says=("128", "null"),
     ),
     Case(
         name="window-lost", rule="config.sliding-window", base=speculators, change=without("config.transformer_layer_config.sliding_window")
