@@ -238,6 +238,13 @@ GUARDS = (
         error="AssertionError: hidden_states and input_embeds must have the same last dimension",
     ),
     Guard(
+        when=equal("field:attention.causal", False),
+        runners=("v1",),
+        phase=Phase.ATTACH,
+        source=f"{PROPOSER}:1697-1707",
+        error="AssertionError: All drafting layers should belong to the same kv cache group (is_causal is false: no key is cached)",
+    ),
+    Guard(
         when=every(ON_CPU, equal("field:attention", "gqa"), present("field:head_dim"), Check("field:head_dim", "not in", CPU_HEAD_DIMS)),
         phase=Phase.FIRST_REQUEST,
         source="v1/attention/backends/cpu_attn.py:69",
