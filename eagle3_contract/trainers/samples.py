@@ -13,6 +13,7 @@ from typing import Final, Self
 
 from contract.errors import InputRejected
 from contract.files.checkpoint import Checkpoint
+from contract.files.links import refuse_link_out
 from contract.files.names import shown
 from contract.files.paths import open_path
 from contract.files.pickled import PickleLoader, refuse_pickle
@@ -44,7 +45,8 @@ def find_samples(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[P
     looked into is kept, so that reading it fails loudly. An empty folder gives an empty list.
 
     Raises:
-        InputRejected: ``samples.not-found``; ``files.unreadable`` for a path that is too long, or a folder that cannot be listed.
+        InputRejected: ``samples.not-found``; ``files.path-escape`` for a link to a file elsewhere; ``files.unreadable`` for a path that is
+            too long, or a folder that cannot be listed.
         LimitExceeded: ``samples``, ``samples_depth``.
     """
     place = Path(path)
@@ -59,7 +61,10 @@ def find_samples(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[P
         )
     found = []
     for candidate in _files_below(place, limits):
-        if candidate.name.endswith((*PICKLED, SAFETENSORS)) and _may_be_sample(candidate, limits):
+        if not candidate.name.endswith((*PICKLED, SAFETENSORS)):
+            continue
+        refuse_link_out(candidate, place)
+        if _may_be_sample(candidate, limits):
             found.append(candidate)
             limits.enforce("samples", len(found), what=f"{place}: samples", where=Where(file=str(place)))
     return sorted(found, key=lambda p: _natural(p.relative_to(place).as_posix()))

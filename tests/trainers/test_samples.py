@@ -51,6 +51,32 @@ def test_samples_are_found_among_vocab_maps_and_token_counts(folder: str) -> Non
     assert [f.relative_to(SAMPLES / folder).as_posix() for f in find_samples(SAMPLES / folder)] == FOUND[folder]
 
 
+def test_a_link_out_of_the_samples_folder_is_refused(tmp_path: Path) -> None:
+    """As for weights; links within the folder, to the folder itself and into the cache of a repository are the user's."""
+    inside, outside = tmp_path / "samples", tmp_path / "outside"
+    (inside / "sub").mkdir(parents=True)
+    outside.mkdir()
+    for folder in (inside / "sub", outside):
+        shutil.copy(SAMPLES / "speculators-0.9.0/hidden_states/hs_0.safetensors", folder)
+    (inside / "hs_1.safetensors").symlink_to("sub/hs_0.safetensors")
+    (tmp_path / "named").symlink_to(inside)
+    assert [f.name for f in find_samples(tmp_path / "named")] == ["hs_0.safetensors", "hs_1.safetensors"][::-1]
+    (inside / "hs_2.safetensors").symlink_to(outside / "hs_0.safetensors")
+    for place in (inside, tmp_path / "named"):
+        with pytest.raises(InputRejected) as refused:
+            find_samples(place)
+        assert refused.value.rule == "files.path-escape"
+    snapshot = tmp_path / "models--a--b" / "snapshots" / "0123"
+    (snapshot / "samples").mkdir(parents=True)
+    (tmp_path / "models--a--b" / "blobs").mkdir()
+    shutil.copy(outside / "hs_0.safetensors", tmp_path / "models--a--b" / "blobs" / "abc")
+    (snapshot / "samples" / "hs_0.safetensors").symlink_to("../../../blobs/abc")
+    assert len(find_samples(snapshot / "samples")) == 1
+    (snapshot / "samples" / "hs_1.safetensors").symlink_to("../../../../outside/hs_0.safetensors")
+    with pytest.raises(InputRejected):
+        find_samples(snapshot / "samples")
+
+
 @pytest.mark.parametrize("name", ["a.pt", "a.ckpt.gz", "a.safetensors"])
 def test_a_pipe_among_the_samples_is_not_waited_for(name: str, reader: SampleReader, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / name)
