@@ -51,7 +51,7 @@ class Limits:
         server_request_seconds: wall clock of one answer.
         server_seconds: wall clock of all of them together.
         samples: training samples of one run.
-        samples_depth: folders one in another below a samples' folder.
+        folder_depth: folders one in another, of samples or below a drafter.
         shell_characters: what the variables of a shell script become in all, each put in where it is used.
         findings: findings of one report, passed checks not counted; also the problems told of one checkpoint.
         regex_length: characters of a pattern that a file brings (rules and versions of waivers, forbidden rules of a policy).
@@ -91,7 +91,7 @@ class Limits:
     server_request_seconds: int = 300
     server_seconds: int = 3_600
     samples: int = 1_000_000
-    samples_depth: int = 64
+    folder_depth: int = 64
     shell_characters: int = 4_194_304
     findings: int = 10_000
     regex_length: int = 256

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from contract.errors import InputRejected, UserError
 from contract.files.checkpoint import Checkpoint
 from contract.files.inventory import FileKind
 from contract.files.tensors import TensorRef, TensorTable
+from contract.files.walking import files_below
 from contract.findings import Check, Json, Where, check_from_error
 from contract.jsonio import load_json
 from contract.limits import DEFAULT_LIMITS, MIB, Limits
@@ -144,9 +144,8 @@ def _files(checkpoint: Checkpoint, listed: Collection[str], limits: Limits) -> f
         if entry.kind is not FileKind.FOLDER or entry.name not in entered:
             names.add(entry.name)
             continue
-        for place, folders, files in os.walk(checkpoint.path / entry.name):
-            linked = [f for f in folders if (Path(place) / f).is_symlink()]  # not entered, so named themselves
-            names |= {str((Path(place) / name).relative_to(checkpoint.path)) for name in (*files, *linked)}
+        for file in files_below(checkpoint.path / entry.name, limits):
+            names.add(str(file.relative_to(checkpoint.path)))
             limits.enforce("folder_files", len(names), what=f"{checkpoint.path}: files", where=Where(file=str(checkpoint.path)))
     return frozenset(names)
 

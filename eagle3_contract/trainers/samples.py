@@ -6,7 +6,6 @@ import gzip
 import os
 import re
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -17,8 +16,8 @@ from contract.files.links import refuse_link_out
 from contract.files.names import shown
 from contract.files.paths import open_path
 from contract.files.pickled import PickleLoader, refuse_pickle
-from contract.files.rules import rejected as refused
 from contract.files.safetensors_header import read_header
+from contract.files.walking import files_below
 from contract.findings import Where
 from contract.limits import DEFAULT_LIMITS, Limits
 from eagle3_contract.trainers.sample import SampleRejected, TrainingSample, rejected
@@ -47,7 +46,7 @@ def find_samples(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[P
     Raises:
         InputRejected: ``samples.not-found``; ``files.path-escape`` for a link to a file elsewhere; ``files.unreadable`` for a path that is
             too long, or a folder that cannot be listed.
-        LimitExceeded: ``samples``, ``samples_depth``.
+        LimitExceeded: ``samples``, ``folder_depth``.
     """
     place = Path(path)
     if os.path.isfile(place):
@@ -60,32 +59,14 @@ def find_samples(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> list[P
             where=Where(file=str(place)),
         )
     found = []
-    for candidate in _files_below(place, limits):
-        if not candidate.name.endswith((*PICKLED, SAFETENSORS)):
+    for candidate in files_below(place, limits):
+        if not candidate.name.endswith((*PICKLED, SAFETENSORS)) or candidate.is_dir():
             continue
         refuse_link_out(candidate, place)
         if _may_be_sample(candidate, limits):
             found.append(candidate)
             limits.enforce("samples", len(found), what=f"{place}: samples", where=Where(file=str(place)))
     return sorted(found, key=lambda p: _natural(p.relative_to(place).as_posix()))
-
-
-def _files_below(place: Path, limits: Limits) -> Iterator[Path]:
-    """All that is no folder, at any depth; a link to a folder is neither gone into nor given. (``os.walk`` of Python 3.11 recurses.)"""
-    waiting = [(place, 0)]
-    while waiting:
-        folder, depth = waiting.pop()
-        limits.enforce("samples_depth", depth, what=f"{place}: folders one in another", where=Where(file=str(place)))
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    if not entry.is_dir():
-                        yield folder / entry.name
-                    elif not entry.is_symlink():
-                        waiting.append((folder / entry.name, depth + 1))
-        except OSError as error:
-            name = shown(str(folder), 1024)
-            raise refused("files.unreadable", f"{name}: {error.strerror or error}", where=Where(file=name)) from error
 
 
 def load_sample(file: str | Path, *, allow_pickle: bool, root: str | Path | None = None, limits: Limits = DEFAULT_LIMITS) -> TrainingSample:

@@ -274,6 +274,21 @@ def test_files_in_a_listed_subfolder_are_a_closed_world_too(tmp_path: Path) -> N
     assert "extra/b.txt" in found[0]
 
 
+def test_folders_nested_without_end_are_a_limit_and_no_traceback(tmp_path: Path) -> None:
+    made = pair()
+    made.contract["drafter"]["files"]["extra/a.txt"] = {"unknown": "made here"}
+    spec = made.write(tmp_path)
+    deep = tmp_path / "extra"
+    deep.mkdir()
+    (deep / "a.txt").write_text("a")
+    for _ in range(65):
+        deep = deep / "d"
+        deep.mkdir()
+    report = check_spec(spec)
+    assert report.exit_code is ExitCode.UNUSABLE
+    assert any("folder_depth: 65 > 64" in c.message for c in report.checks)
+
+
 def test_listed_file_of_a_missing_subfolder(tmp_path: Path) -> None:
     made = pair()
     made.contract["drafter"]["files"]["extra/a.txt"] = {"unknown": "made here"}

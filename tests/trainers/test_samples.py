@@ -189,7 +189,7 @@ def test_folders_one_in_another_are_bounded(tmp_path: Path) -> None:
     os.close(here)
     with pytest.raises(LimitExceeded) as refused:
         find_samples(tmp_path)
-    assert refused.value.limit == "samples_depth"
+    assert refused.value.limit == "folder_depth"
     (tmp_path / "kept").touch()
     os.removedirs(tmp_path.joinpath(*["d"] * 1200))  # shutil.rmtree, which cleans up after tests, recurses
 
@@ -203,8 +203,8 @@ def test_samples_at_any_depth_within_the_bound_and_not_behind_links(tmp_path: Pa
     (tmp_path / "top" / "folder.pt").mkdir()
     assert find_samples(tmp_path / "top") == [deep / "data_0.pt", tmp_path / "top" / "data_0.pt"]
     with pytest.raises(LimitExceeded):
-        find_samples(tmp_path / "top", limits=DEFAULT_LIMITS.lowered(samples_depth=19))
-    assert len(find_samples(tmp_path / "top", limits=DEFAULT_LIMITS.lowered(samples_depth=20))) == 2
+        find_samples(tmp_path / "top", limits=DEFAULT_LIMITS.lowered(folder_depth=19))
+    assert len(find_samples(tmp_path / "top", limits=DEFAULT_LIMITS.lowered(folder_depth=20))) == 2
 
 
 def test_a_path_that_is_too_long_names_no_samples() -> None:
