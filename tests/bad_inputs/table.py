@@ -1,4 +1,4 @@
-"""The 89 hostile inputs, by number: what each is, its one outcome, and the tests that hold it to that.
+"""The hostile inputs, by number: what each is, its one outcome, and the tests that hold it to that.
 
 A test is ``file::function`` under tests/, or ``incident:name`` for a seeded fault of tests/incidents, or ``file::[id]`` for a parameter.
 """
@@ -17,6 +17,7 @@ TEXT, CONTENT, HEADER, JSON = (
     BAD + "test_68_69_json.py",
 )
 LAST = BAD + "test_70_89.py"
+NUMBERS = BAD + "test_numbers.py"
 
 REJECT, VIOLATION, WARNING, ACCEPT = "rejected, exit 2", "violation, exit 1", "warning, exit 0", "accepted, exit 0"
 
@@ -169,6 +170,101 @@ ROWS: Final[dict[int, Row]] = {
         "cli/test_process.py::test_a_locale_that_is_not_utf_8",
         "cli/test_process.py::test_without_home",
         f"{LAST}::test_89_a_folder_that_cannot_be_written",
+    ),
+    # From here on what attacks on this program found. Each made it hang, fill the memory, write elsewhere or end in a traceback, once.
+    90: _row(
+        "pipe as settings file, model card, sample, step summary, ref of a cache",
+        REJECT,
+        "settings/test_settings.py::test_odd_files",
+        "card/test_card.py::test_into_a_model_card",
+        "trainers/test_samples.py::test_a_pipe_among_the_samples_is_not_waited_for",
+        "cli/test_outcomes.py::test_a_step_summary_that_is_a_pipe_is_not_waited_for",
+    ),
+    91: _row(
+        "git that waits or writes without end",
+        REJECT,
+        "diff/test_git.py::test_a_git_that_waits_is_not_waited_for",
+        "diff/test_git.py::test_a_git_that_writes_without_end_is_cut_off",
+    ),
+    92: _row(
+        "settings file that names a file to be written",
+        REJECT,
+        "settings/test_settings.py::test_a_file_names_no_file_that_is_written",
+    ),
+    93: _row(
+        "report over a model's file, a device, a pipe",
+        REJECT,
+        "cli/test_outcomes.py::test_no_report_takes_the_place_of_a_models_file",
+        "files/test_paths_and_names.py::test_what_is_no_regular_file_is_not_replaced",
+    ),
+    94: _row(
+        "sample that is a link out of its folder", REJECT, "trainers/test_samples.py::test_a_link_out_of_the_samples_folder_is_refused"
+    ),
+    95: _row(
+        "folders nested without end",
+        REJECT,
+        "trainers/test_samples.py::test_folders_one_in_another_are_bounded",
+        "check/test_run.py::test_folders_nested_without_end_are_a_limit_and_no_traceback",
+    ),
+    96: _row(
+        "paths that no file can have, links in a circle",
+        REJECT,
+        "commands/test_hostile_paths.py::test_a_path_that_no_file_can_have",
+        "commands/test_hostile_paths.py::test_a_folder_of_the_contract_that_leads_in_a_circle",
+    ),
+    97: _row(
+        "arrow columns that share their children",
+        REJECT,
+        "trainers/test_samples.py::test_columns_that_share_their_children_are_counted_not_visited",
+    ),
+    98: _row("100,000 states of width 1", REJECT, "trainers/test_samples.py::test_more_states_than_a_target_has_layers_are_refused"),
+    99: _row(
+        "shell variables that grow a hundredfold each",
+        REJECT,
+        "readings/test_serve_args.py::test_variables_that_grow_beyond_measure_are_refused",
+    ),
+    100: _row(
+        "numbers and versions of thousands of digits in flags",
+        REJECT,
+        "readings/test_serve_args.py::test_numbers_that_no_engine_takes",
+        "readings/test_serve_args.py::test_a_version_that_is_none",
+    ),
+    101: _row(
+        "config with numbers of four hundred digits",
+        VIOLATION,
+        f"{NUMBERS}::test_a_config_with_four_hundred_digits_is_violated",
+        f"{NUMBERS}::test_a_rope_of_four_hundred_digits_is_violated",
+    ),
+    102: _row("rope parameters that together give no number", REJECT, f"{NUMBERS}::test_rope_parameters_that_give_no_number"),
+    103: _row("drafter of 2^40 layers", REJECT, f"{NUMBERS}::test_more_layers_than_a_drafter_has_are_refused"),
+    104: _row("vocabulary of 2^40 tokens, stated only", VIOLATION, f"{NUMBERS}::test_a_vocabulary_that_is_only_stated_takes_no_memory"),
+    105: _row("d2t of NaN", VIOLATION, f"{NUMBERS}::test_a_vocab_map_of_floats_is_violated"),
+    106: _row(
+        "head without rows, recipe without a state",
+        "told, no traceback",
+        f"{NUMBERS}::test_a_head_without_rows_is_told_by_init",
+        f"{NUMBERS}::test_a_recipe_without_a_state_is_shown",
+    ),
+    107: _row(
+        "last state of another width than the states",
+        REJECT,
+        "trainers/test_samples.py::test_a_last_state_of_another_width_than_the_states_is_refused",
+    ),
+    108: _row(
+        "golden rows too short for every step",
+        "unknown, exit 3",
+        "verify/test_golden.py::test_rows_of_a_text_too_short_for_every_step_are_open",
+    ),
+    109: _row(
+        "60,000 tensors read by an engine",
+        ACCEPT,
+        "readings/test_text.py::test_the_fate_that_counts_is_found_without_a_search_for_each_tensor",
+    ),
+    110: _row(
+        "bidirectional marks and endless values in a command line",
+        REJECT,
+        "cli/test_lines.py::test_what_is_quoted_of_the_command_line_does_not_act",
+        "cli/test_outcomes.py::test_the_remedy_is_seen_after_a_long_value",
     ),
 }
 
