@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -169,18 +169,18 @@ class _Reader:
     def recording(self) -> _Recording:
         return _Recording(self.problems)
 
-    def shard(self, name: str, opener: partial[OpenedFile]) -> Shard | None:
-        """Read one header; None, and a problem, if it is unusable."""
-        shard, problems = self._look(name, opener)
+    def shard(self, name: str, opener: partial[OpenedFile], held: OpenedFile | None = None) -> Shard | None:
+        """Read one header; None, and a problem, if it is unusable. ``held`` is the file where it is open already."""
+        shard, problems = self._look(name, opener, held)
         self.problems.extend(problems)
         return shard
 
-    def _look(self, name: str, opener: partial[OpenedFile]) -> tuple[Shard | None, list[Problem]]:
+    def _look(self, name: str, opener: partial[OpenedFile], held: OpenedFile | None = None) -> tuple[Shard | None, list[Problem]]:
         if name not in self._read:
             problems: list[Problem] = []
             shard = None
             with _Recording(problems):
-                with opener() as opened:
+                with opener() if held is None else nullcontext(held) as opened:
                     header = read_opened_header(opened, limits=self.limits)
                 where = Where(file=name)
                 self.header_bytes += header.data_start
@@ -269,9 +269,9 @@ def _open_file(path: Path, limits: Limits, allow_pickle: bool) -> Checkpoint:
     reader = _Reader(limits, problems)
     with open_path(path) as opened:
         info = FileInfo(path.name, file_kind(path.name), opened.size, opened.links, True)
+        shard = None if info.kind is FileKind.PICKLE else reader.shard(path.name, partial(open_path, path), opened)
     if info.kind is FileKind.PICKLE:
         return _pickled(path, path, (info,), reader, allow_pickle)
-    shard = reader.shard(path.name, partial(open_path, path))
     shards = (shard,) if shard else ()
     table = TensorTable(shards)
     odd = within_findings(name_problems(table), limits, what=path.name, where=Where(file=path.name))

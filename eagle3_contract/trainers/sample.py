@@ -93,7 +93,7 @@ def mask_row(value: Tensor, key: str, tokens: int, file: str) -> Tensor:
         value = value.to(torch.uint8)
     mask = _row(value.squeeze(-1) if value.ndim > 1 and value.shape[-1] == 1 else value, key, file)
     same_length(mask, key, tokens, file)
-    if not bool(((mask == 0) | (mask == 1)).all()):
+    if mask.numel() and not {int(v) for v in torch.aminmax(mask)} <= {0, 1}:
         raise rejected("mask-values", f"{key} holds values other than 0 and 1", file)
     return mask.to(torch.uint8)
 

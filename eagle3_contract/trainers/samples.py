@@ -106,8 +106,7 @@ class SampleReader:
     def load(self, file: str | Path) -> TrainingSample:
         """Read one sample. Raises like :func:`load_sample`."""
         path = Path(file)
-        inside = self._root is not None and path.is_relative_to(self._root) and path != self._root
-        name = path.relative_to(self._root).as_posix() if inside and self._root is not None else path.name
+        name = self.name_of(path)
         if path.name.endswith(SAFETENSORS):
             return self._safetensors(path, name)
         if not self._allow_pickle:
@@ -116,6 +115,15 @@ class SampleReader:
         if self._loader is None:
             self._loader = PickleLoader(limits=self._limits)
         return read_record(self._loader.load(path), name=name, file=str(path))
+
+    def name_of(self, path: Path) -> str:
+        """How messages and manifests call a file: relative to the root where it lies below it, else by its own name."""
+        if self._root is None:
+            return path.name
+        root, text = self._root.as_posix(), path.as_posix()
+        start = "" if root == "." else f"{root.rstrip('/')}/"
+        below = text.startswith(start) and (bool(start) or not path.is_absolute())
+        return text[len(start) :] if below else path.name
 
     def _safetensors(self, path: Path, name: str) -> TrainingSample:
         checkpoint = Checkpoint.open(path, limits=self._limits)

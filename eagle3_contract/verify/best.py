@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,8 +30,9 @@ class Best:
             values_R, ids_R = logits_RD.max(dim=-1)  # NaN wins over every number
             return cls(ids_R.cpu(), values_R.isfinite().cpu())
         # numpy's argmax runs in vector instructions, torch's on the CPU does not (eight times slower where measured); NaN wins here, too.
-        ids_R = torch.from_numpy(logits_RD.detach().numpy().argmax(axis=-1))
-        return cls(ids_R, logits_RD.gather(-1, ids_R[:, None])[:, 0].isfinite())
+        values_RD = logits_RD.detach().numpy()
+        ids_R = values_RD.argmax(axis=-1)
+        return cls(torch.from_numpy(ids_R), torch.from_numpy(np.isfinite(values_RD[np.arange(len(ids_R)), ids_R])))
 
     def rows(self, at: slice) -> Self:
         """Those of some rows."""
@@ -42,7 +44,7 @@ class Best:
 
 def spread_best(best: Best, rows_L: Tensor, rows: int) -> Best:
     """Over all R rows of a sequence, where ``best`` is of the rows ``rows_L``; a row without is not finite."""
-    ids_R, finite_R = torch.zeros(rows, dtype=torch.int64), torch.zeros(rows, dtype=torch.bool)
-    at_L = rows_L.cpu()
-    ids_R[at_L], finite_R[at_L] = best.ids, best.finite
-    return Best(ids_R, finite_R)
+    ids_R, finite_R = np.zeros(rows, np.int64), np.zeros(rows, np.bool_)
+    at_L = rows_L.cpu().numpy()
+    ids_R[at_L], finite_R[at_L] = best.ids.numpy(), best.finite.numpy()
+    return Best(torch.from_numpy(ids_R), torch.from_numpy(finite_R))

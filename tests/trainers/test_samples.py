@@ -51,6 +51,17 @@ def test_samples_are_found_among_vocab_maps_and_token_counts(folder: str) -> Non
     assert [f.relative_to(SAMPLES / folder).as_posix() for f in find_samples(SAMPLES / folder)] == FOUND[folder]
 
 
+@pytest.mark.parametrize(
+    ("root", "file", "name"),
+    [
+        ("a", "a/x.pt", "x.pt"), ("a", "a/b/x.pt", "b/x.pt"), ("a", "ab/x.pt", "x.pt"), (".", "b/x.pt", "b/x.pt"), (".", "/b/x.pt", "x.pt"),
+        ("/", "/b/x.pt", "b/x.pt"), ("/r/", "/r/b/x.pt", "b/x.pt"), (None, "a/x.pt", "x.pt"), ("a/x.pt", "a/x.pt", "x.pt"),
+    ],
+)  # fmt: skip
+def test_a_sample_is_called_by_its_place_below_the_root(root: str | None, file: str, name: str) -> None:
+    assert SampleReader(allow_pickle=False, root=root).name_of(Path(file)) == name
+
+
 def test_a_link_out_of_the_samples_folder_is_refused(tmp_path: Path) -> None:
     """As for weights; links within the folder, to the folder itself and into the cache of a repository are the user's."""
     inside, outside = tmp_path / "samples", tmp_path / "outside"

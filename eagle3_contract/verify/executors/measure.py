@@ -91,9 +91,10 @@ class Measurer:
 
     def file(self, file: str | Path) -> Outcome:
         """Read and measure one sample file. Never raises a ``UserError``: what makes a sample unusable is its outcome."""
-        name = Path(file).relative_to(self._samples.root).as_posix()
+        path = Path(file)
+        name = self._reader.name_of(path)
         try:
-            sample = self._reader.load(file)
+            sample = self._reader.load(path)
             problem = layout_problem(sample, self._samples, self._path.reading.wiring.target_hidden_size)
             if problem is not None:
                 return SampleProblem(name=name, check=problem)
