@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -147,11 +148,20 @@ class Handler(BaseHTTPRequestHandler):
             self.hub.sent += len(piece)
 
 
+class Server(ThreadingHTTPServer):
+    """Does not mind a client that hangs up: that is what one does that was refused, or has read enough."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def serving(hub: Hub) -> Iterator[Hub]:
     """The hub at ``hub.endpoint`` for the length of the block."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"hub": hub}))
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), type("Bound", (Handler,), {"hub": hub}))
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     hub.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
