@@ -50,6 +50,16 @@ def test_counts_that_differ(tmp_path: Path) -> None:
     assert "5 forwards were recorded, the engine counted 7 (a counter)" in judged.one("engine.forwards-counted").message
 
 
+@pytest.mark.parametrize(("recorded", "status"), [(5, Status.FAILED), (10, Status.PASSED)])
+def test_counts_of_a_capture_without_forwards_are_held_against_the_engines(recorded: int, status: Status, tmp_path: Path) -> None:
+    request = simulate(SHORT)[0][1]
+    states = {name: x for name, x in request.held().items() if not name.startswith(("forward.", "round."))}
+    counts = {"rounds": CountInfo(recorded=recorded, counted=10, by="a counter")}
+    judged = judge(written(tmp_path / "bundle", SHORT, [Written("r", states, [])], counts))
+    (check,) = [c for c in judged.checks if c.rule == "engine.forwards-counted"]
+    assert check.status is status
+
+
 @pytest.mark.parametrize(("by", "right"), [(SEEN_BY_HOOKS, True), ("requests", False)])
 def test_requests_that_were_left_out_are_no_forwards_that_nobody_saw(by: str, right: bool, tmp_path: Path) -> None:
     """A server that is stopped breaks off what it is at; only the engine's own count says that something was missed."""
