@@ -41,9 +41,9 @@ def nearest(path: str) -> list[str]:
     return list(dict.fromkeys([*same, *get_close_matches(path, known, n=3)]))[:3]
 
 
-def _walk(struct: type, prefix: str) -> Iterator[tuple[str, Any]]:
+def _walk(struct: type[msgspec.Struct], prefix: str) -> Iterator[tuple[str, Any]]:
     hints = get_type_hints(struct, include_extras=True)
-    for name in struct.__struct_fields__:  # type: ignore[attr-defined]  # every msgspec Struct class has it
+    for name in (field.name for field in msgspec.structs.fields(struct)):
         if not prefix and name in NOT_ASKED:
             continue
         inner = _bare(hints[name])

@@ -215,7 +215,7 @@ ROWS: Final[dict[int, Row]] = {
     97: _row(
         "arrow columns that share their children",
         REJECT,
-        "trainers/test_samples.py::test_columns_that_share_their_children_are_counted_not_visited",
+        "trainers/test_samples_arrow.py::test_columns_that_share_their_children_are_counted_not_visited",
     ),
     98: _row("100,000 states of width 1", REJECT, "trainers/test_samples.py::test_more_states_than_a_target_has_layers_are_refused"),
     99: _row(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from typing import Any
 from unittest import mock
 
 import torch
@@ -89,7 +90,7 @@ def forgetful(wiring: Wiring, dtype: torch.dtype) -> None:
 BODIES: dict[str, Callable[[Wiring, torch.dtype], None]] = {"whole": whole, "cached": cached, "forgetful": forgetful}
 
 
-def without_values() -> list[mock._patch]:  # type: ignore[type-arg]  # the type of a patch is generic in the stubs alone
+def without_values() -> list[mock._patch[Any]]:
     """What looks at values, which fake tensors have not: ranges of ids, the vocab map, the length that a dynamic rope looks at."""
     at = RotaryEmbedding.at
 
